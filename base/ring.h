@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The queue of a lane: records of any size from any number of threads to one consumer, in memory of the caller.
+ *
+ *   producer: record = ring_reserve(ring, bytes, &token); fill it; ring_commit(ring, record)
+ *   consumer: while ((record = ring_peek(ring, &bytes))) { use it; ring_pop(ring); }
+ *
+ * The order of records is the order of reservations. A record that is reserved but not committed stops the consumer, so
+ * a producer fills its record at once and in between calls nothing that can wait for the consumer. Nothing here blocks,
+ * allocates or enters the kernel; a full ring answers NULL.
+ *
+ * Positions count bytes since the ring was made and never go back. A record's token is the position of its end:
+ * the record was consumed once ring_consumed(ring) >= token. Tokens of one ring grow in record order; 0 is before all.
+ *
+ * The consumer is one thread at a time. The role may move between threads if a lock (or another release/acquire pair)
+ * orders the old consumer's last call before the new one's first.
+ *
+ * How: `reserved` is advanced by compare-and-swap; each 64-byte unit of the data has one word in `words`, which holds
+ * size and state of the record that starts there. A record never wraps: if it does not fit before the end of the data,
+ * the rest is skipped by a pad record. Invariant: all words that start no live record are zero. So a consumer that
+ * looks at a record which is reserved but not yet described reads zero, never bytes left by an earlier record.
+ */
+#ifndef COISSUE_BASE_RING_H
+#define COISSUE_BASE_RING_H
+
+#include "base/base.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    RING_UNIT = 64,          /* records start at multiples of this, and so are aligned to it */
+    RING_SIZE_MIN = 128,     /* two units: a record may be at most half the ring, see ring_largest */
+    RING_SIZE_MAX = 1 << 29, /* sizes in words have 29 bits */
+};
+
+struct ring {
+    /* Constant after ring_init. */
+    _Alignas(CACHE_LINE) unsigned char *data;
+    _Atomic uint32_t *words;
+    uint64_t size;
+
+    _Alignas(CACHE_LINE) _Atomic uint64_t reserved; /* written by producers */
+    _Alignas(CACHE_LINE) _Atomic uint64_t consumed; /* written by the consumer */
+};
+
+/* Bytes of memory that a ring with `size` bytes of data needs: the data and one word per unit. */
+static inline size_t ring_memory(uint32_t size)
+{
+    return (size_t)size + size / RING_UNIT * sizeof(uint32_t);
+}
+
+/*
+ * `memory` has ring_memory(size) bytes, is aligned to RING_UNIT, stays the caller's and must be all zero, as mmap gives
+ * it (what an empty ring leaves behind will do too). `size` is a power of two. -EINVAL for other values.
+ */
+int ring_init(struct ring *ring, void *memory, uint32_t size);
+
+/* The largest record that is sure to fit into the empty ring: half of it, for the other half may have to be padded. */
+static inline uint32_t ring_largest(const struct ring *ring)
+{
+    return (uint32_t)(ring->size / 2);
+}
+
+/*
+ * Any thread. `bytes` of room (1 to ring_largest), aligned to RING_UNIT, with undefined content; NULL if the ring is
+ * too full now or `bytes` is out of range. `token` may be NULL and is set on success only. Each reservation must be
+ * committed or cancelled, by any thread, or the ring stops for ever.
+ */
+void *ring_reserve(struct ring *ring, uint32_t bytes, uint64_t *token);
+
+/* Publishes a record: what was written before is seen by the consumer that gets it. */
+void ring_commit(struct ring *ring, void *record);
+
+/* Gives a reservation back: the consumer skips it. Its token counts as consumed like any other. */
+void ring_cancel(struct ring *ring, void *record);
+
+/* Consumer. The oldest record, or NULL if there is none or it is not committed. The same until ring_pop. */
+const void *ring_peek(struct ring *ring, uint32_t *bytes);
+
+/* Consumer. Gives up the record of the last ring_peek, which must not have been NULL. */
+void ring_pop(struct ring *ring);
+
+/*
+ * Any thread. Position up to which records were consumed. Acquire: pairs with the release in ring_pop, so that all that
+ * the consumer did before it popped a record is seen by who finds the record's token consumed.
+ */
+static inline uint64_t ring_consumed(const struct ring *ring)
+{
+    return atomic_load_explicit(&ring->consumed, memory_order_acquire);
+}
+
+/*
+ * Any thread. Position up to which room was reserved: the token of the newest record, committed or not. Relaxed:
+ * records of this thread, and of threads that it synchronised with, are included because one atomic never goes back.
+ */
+static inline uint64_t ring_reserved(const struct ring *ring)
+{
+    return atomic_load_explicit(&ring->reserved, memory_order_relaxed);
+}
+
+/*
+ * Any thread. True if at some moment during the call no record was reserved that had not been consumed. `consumed` is
+ * read first: it never passes `reserved`, so if the later read of `reserved` gives the same, both were equal at that
+ * moment. The other order could compare values of different moments. Before sleeping on a true answer see wait_word.
+ */
+static inline bool ring_empty(const struct ring *ring)
+{
+    uint64_t consumed = ring_consumed(ring);
+
+    return atomic_load_explicit(&ring->reserved, memory_order_acquire) == consumed;
+}
+
+#endif
