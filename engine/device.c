@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The background thread of a device.
+ *
+ * One round: hear what changed in each lane (survey), ask the scheduler, do what it says. With nothing to do the thread
+ * spins for spin_ns, since the next launch of a busy program is microseconds away, then sleeps on `asleep` until a lane
+ * commits. While launches are held it does not sleep: completions and hold caps are looked at all the time.
+ *
+ * Completion is known from markers: a 32-bit word in host memory that the device writes behind a launch
+ * (cuStreamWriteValue32). On an H200 a marker costs about 0.9 us of this thread and 2 us of the stream, so it is placed
+ * only where somebody needs to know: while lanes compete, or every TRACE_MARK_EVERY launches for a trace.
+ */
+#include "engine/device.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+enum {
+    COMPETE_MARK_EVERY = 4, /* launches per marker while lanes compete and the lane holds more */
+    TRACE_MARK_EVERY = 16,  /* launches per marker when only a trace wants to know */
+    STACK_BYTES = 256 * 1024,
+};
+
+void device_grow(struct device *device, uint32_t top)
+{
+    if (top > atomic_load_explicit(&device->lane_top, memory_order_relaxed))
+        atomic_store_explicit(&device->lane_top, top, memory_order_release);
+}
+
+uint32_t device_lane_top(const struct device *device)
+{
+    return atomic_load_explicit(&device->lane_top, memory_order_acquire);
+}
+
+struct lane *device_lane(struct device *device, uint32_t index)
+{
+    return &device->lanes[index];
+}
+
+struct lane *lane_by_number(struct engine *engine, uint32_t number)
+{
+    struct device *device = NULL;
+
+    if (number / SCHED_LANES_MAX < ENGINE_DEVICES_MAX)
+        device = __atomic_load_n(&engine->devices[number / SCHED_LANES_MAX], __ATOMIC_ACQUIRE);
+    return device ? &device->lanes[number % SCHED_LANES_MAX] : NULL;
+}
+
+void device_ring(struct device *device)
+{
+    /*
+     * Our commit before, `asleep` after. Pairs with the fence in rest(): either we see that the thread is about to
+     * sleep, or it sees our record when it looks once more.
+     */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&device->asleep, memory_order_relaxed) == 0)
+        return;
+    if (atomic_exchange_explicit(&device->asleep, 0, memory_order_relaxed) == 1)
+        wake_word(&device->asleep, 1);
+}
+
+static bool capturing(const struct device *device)
+{
+    return atomic_load_explicit(&device->engine->captures, memory_order_seq_cst) > 0;
+}
+
+static bool make_current(struct device *device, CUcontext context)
+{
+    uint32_t ended = atomic_load_explicit(&device->contexts_ended, memory_order_acquire);
+
+    /* A context that went away may have left its handle to another one. */
+    if (device->current == context && device->contexts_seen == ended)
+        return true;
+    device->contexts_seen = ended;
+    if (device->engine->driver->cuCtxSetCurrent(context) != CUDA_SUCCESS)
+        return false;
+    device->current = context;
+    return true;
+}
+
+static void trace_complete(const struct lane *lane, uint64_t seq, uint64_t now_ns)
+{
+    struct trace_event event = {
+        .ts_ns = now_ns,
+        .corr = seq,
+        .stream = (uint64_t)lane->stream,
+        .lane = lane->number,
+        .kind = TRACE_COMPLETE,
+        .device = (uint32_t)lane->device->ordinal,
+    };
+
+    trace_put(lane->engine->options.trace, &event);
+}
+
+static void tell_complete(struct lane *lane, uint64_t seq, uint64_t now_ns)
+{
+    if (seq <= lane->told_complete)
+        return;
+    lane->told_complete = seq;
+    sched_complete(lane->device->sched, lane->index, seq, now_ns);
+    if (lane->engine->options.tracing)
+        trace_complete(lane, seq, now_ns);
+}
+
+/* What the device and synchronising calls of the program say. */
+static void hear_completions(struct lane *lane, uint64_t now_ns)
+{
+    uint64_t synced = atomic_load_explicit(&lane->synced, memory_order_acquire);
+    uint32_t mark = atomic_load_explicit(lane->word, memory_order_acquire);
+
+    if (mark != lane->seen_mark) {
+        lane->seen_mark = mark;
+        tell_complete(lane, lane->mark_covers[mark % LANE_MARKS], now_ns);
+    }
+    if (synced > lane->told_complete && synced <= lane->told_issued)
+        tell_complete(lane, synced, now_ns);
+}
+
+/* What flushing threads issued since the last round, and what is the head now. */
+static void hear_lane(struct device *device, struct lane *lane, uint64_t now_ns)
+{
+    uint64_t issued = atomic_load_explicit(&lane->issued, memory_order_acquire);
+    bool changed = issued != lane->told_issued;
+
+    if (!changed && (lane->offered || lane_is_empty(lane)))
+        return;
+    if (!lock_try(&lane->issue))
+        return; /* somebody flushes it: look again in the next round */
+    issued = atomic_load_explicit(&lane->issued, memory_order_relaxed);
+    if (issued != lane->told_issued) {
+        if (lane->any_flushed)
+            sched_issued(device->sched, lane->index, &lane->flushed, now_ns);
+        lane->any_flushed = false;
+        lane->told_issued = issued;
+        lane->offered = false;
+    }
+    if (!lane->offered) {
+        lane->offered = lane_peek(lane, &lane->head);
+        sched_offer(device->sched, lane->index, lane->offered ? &lane->head : NULL);
+    }
+    lock_drop(&lane->issue);
+}
+
+static void take_up(struct device *device, struct lane *lane)
+{
+    if (sched_lane_add(device->sched, lane->index, &device->engine->options.lane_attr) == 0)
+        lane->known = true;
+}
+
+static void give_up(struct device *device, struct lane *lane)
+{
+    if (lane->known)
+        sched_lane_remove(device->sched, lane->index);
+    lane->known = false;
+    lane->offered = false;
+    /* Release: pairs with the acquire in slot_is_usable; the slot may be used again. */
+    atomic_store_explicit(&lane->state, LANE_FREE, memory_order_release);
+}
+
+static void survey(struct device *device, uint64_t now_ns)
+{
+    uint32_t top = atomic_load_explicit(&device->lane_top, memory_order_acquire);
+
+    for (uint32_t i = 0; i < top; i++) {
+        struct lane *lane = &device->lanes[i];
+        uint32_t state = atomic_load_explicit(&lane->state, memory_order_acquire);
+
+        if (state == LANE_ENDED)
+            give_up(device, lane);
+        if (state != LANE_LIVE)
+            continue;
+        if (!lane->known)
+            take_up(device, lane);
+        hear_completions(lane, now_ns);
+        hear_lane(device, lane, now_ns);
+    }
+}
+
+/* Counters for the trace, when they changed. */
+static void trace_load(struct device *device, uint64_t now_ns)
+{
+    struct sched_load load;
+    struct trace_event event;
+
+    sched_load(device->sched, &load);
+    if (load.offered == device->told_held && load.inflight == device->told_flight)
+        return;
+    device->told_held = load.offered;
+    device->told_flight = load.inflight;
+    event = (struct trace_event){
+        .ts_ns = now_ns,
+        .kind = TRACE_LOAD,
+        .device = (uint32_t)device->ordinal,
+        .value = {load.offered, load.inflight, (uint32_t)load.msm},
+    };
+    trace_put(device->engine->options.trace, &event);
+}
+
+static bool lanes_compete(const struct device *device)
+{
+    struct sched_load load;
+
+    sched_load(device->sched, &load);
+    return load.lanes_inflight > 1 || (load.lanes_inflight == 1 && load.offered > 0);
+}
+
+/* Marks a lane if somebody will want to know how far it came. Needs the issue lock and its context current. */
+static void mark_if_useful(struct device *device, struct lane *lane, bool compete)
+{
+    uint64_t unmarked = atomic_load_explicit(&lane->issued, memory_order_relaxed) - lane->marked;
+    uint64_t every = compete ? COMPETE_MARK_EVERY : TRACE_MARK_EVERY;
+
+    if (unmarked == 0 || capturing(device) || (!compete && !device->engine->options.tracing))
+        return;
+    if (unmarked >= every || lane_is_empty(lane))
+        lane_mark(lane);
+}
+
+/* One member of a decision. */
+static void issue_member(struct device *device, struct lane *lane, uint64_t seq, enum sched_reason reason, bool compete)
+{
+    struct sched_launch launch;
+
+    if (!lock_try(&lane->issue)) {
+        lane->offered = false; /* a flush is at it; offer again what it leaves */
+        return;
+    }
+    if (atomic_load_explicit(&lane->state, memory_order_relaxed) == LANE_LIVE && lane_peek(lane, &launch) &&
+        launch.seq == seq && make_current(device, lane->context->handle) && lane_issue_one(lane, reason, &launch)) {
+        sched_issued(device->sched, lane->index, &launch, clock_ns());
+        lane->told_issued = launch.seq;
+        mark_if_useful(device, lane, compete);
+    }
+    lane->offered = false;
+    lock_drop(&lane->issue);
+}
+
+static void carry_out(struct device *device, const struct sched_decision *decision)
+{
+    bool compete = lanes_compete(device) || decision->kind == SCHED_COSCHEDULE;
+
+    for (uint32_t i = 0; i < decision->count; i++)
+        issue_member(device, &device->lanes[decision->member[i].lane], decision->member[i].seq, decision->reason,
+                     compete);
+}
+
+/*
+ * Launches are held, so lanes compete: those that were alone until now were not marked, and their completion is what
+ * the held launches wait for.
+ */
+static void mark_flight(struct device *device)
+{
+    uint32_t top = atomic_load_explicit(&device->lane_top, memory_order_acquire);
+
+    if (capturing(device))
+        return;
+    for (uint32_t i = 0; i < top; i++) {
+        struct lane *lane = &device->lanes[i];
+
+        if (!lane->known || lane->told_complete >= lane->told_issued || lane->marked == lane->told_issued ||
+            !lock_try(&lane->issue))
+            continue;
+        if (atomic_load_explicit(&lane->state, memory_order_relaxed) == LANE_LIVE && !capturing(device) &&
+            make_current(device, lane->context->handle))
+            lane_mark(lane);
+        lock_drop(&lane->issue);
+    }
+}
+
+static bool any_waiting(const struct device *device)
+{
+    uint32_t top = atomic_load_explicit(&device->lane_top, memory_order_acquire);
+
+    for (uint32_t i = 0; i < top; i++) {
+        const struct lane *lane = &device->lanes[i];
+        uint32_t state = atomic_load_explicit(&lane->state, memory_order_acquire);
+
+        if (state == LANE_ENDED || (state == LANE_LIVE && !lane_is_empty(lane)))
+            return true;
+    }
+    return false;
+}
+
+static void rest(struct device *device)
+{
+    atomic_store_explicit(&device->asleep, 1, memory_order_relaxed);
+    /* `asleep` before, the rings after. Pairs with the fence in device_ring. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!any_waiting(device) && !atomic_load_explicit(&device->engine->stopping, memory_order_acquire))
+        wait_word(&device->asleep, 1, UINT64_MAX);
+    atomic_store_explicit(&device->asleep, 0, memory_order_relaxed);
+}
+
+/* Waiting without sleeping. On a machine with few cores, let whoever makes the work run. */
+static void idle_round(uint64_t *rounds)
+{
+    cpu_relax();
+    if (++*rounds % 64 == 0)
+        sched_yield();
+}
+
+static void device_loop(struct device *device)
+{
+    uint64_t idle_since = 0, rounds = 0;
+    struct sched_decision decision;
+
+    while (!atomic_load_explicit(&device->engine->stopping, memory_order_acquire)) {
+        uint64_t now_ns = clock_ns(), wake_ns = UINT64_MAX;
+
+        survey(device, now_ns);
+        if (sched_next(device->sched, now_ns, &decision, &wake_ns) == 1) {
+            carry_out(device, &decision);
+            idle_since = 0;
+        } else if (wake_ns != UINT64_MAX) {
+            mark_flight(device);
+            idle_round(&rounds);
+            idle_since = 0;
+        } else {
+            if (idle_since == 0)
+                idle_since = now_ns;
+            if (now_ns - idle_since >= device->engine->options.spin_ns)
+                rest(device);
+            else
+                idle_round(&rounds);
+        }
+        if (device->engine->options.tracing)
+            trace_load(device, now_ns);
+    }
+}
+
+static void *device_main(void *argument)
+{
+    struct device *device = argument;
+    const struct cu_driver *driver = device->engine->driver;
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    char name[16];
+
+    snprintf(name, sizeof(name), "coissue-dev%d", device->ordinal);
+    pthread_setname_np(pthread_self(), name);
+    /* A capture in another thread must not make our calls fail, nor our calls end its capture (traps: 24). */
+    if (driver->cuThreadExchangeStreamCaptureMode)
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    device_loop(device);
+    return NULL;
+}
+
+static int start_thread(struct device *device)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    sigset_t all, before;
+    int error;
+
+    error = pthread_attr_init(&attributes);
+    if (error)
+        return -error;
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    /* The program's signals are for the program's threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&thread, &attributes, device_main, device);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return -error;
+}
+
+static int sm_count(const struct cu_driver *driver, CUdevice ordinal, uint32_t *count)
+{
+    int value;
+
+    if (driver->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal) != CUDA_SUCCESS ||
+        value < 1)
+        return -ENODEV;
+    *count = (uint32_t)value;
+    return 0;
+}
+
+int device_start(struct engine *engine, CUdevice ordinal, struct device **started)
+{
+    struct sched_config config = {
+        .window = engine->options.window, .hold_cap_ns = engine->options.hold_cap_ns, .policy = engine->options.policy};
+    struct device *device;
+    void *lanes;
+    int error;
+
+    if (ordinal < 0 || ordinal >= ENGINE_DEVICES_MAX)
+        return -ENODEV;
+    if (engine->devices[ordinal]) {
+        *started = engine->devices[ordinal];
+        return 0;
+    }
+    device = engine_arena(engine, sizeof(*device));
+    lanes =
+        mmap(NULL, SCHED_LANES_MAX * sizeof(struct lane), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!device || lanes == MAP_FAILED)
+        return -ENOMEM;
+    device->engine = engine;
+    device->ordinal = ordinal;
+    device->lanes = lanes;
+    error = sm_count(engine->driver, ordinal, &device->sm_count);
+    if (error)
+        goto unmap;
+    config.sm_count = device->sm_count;
+    error = sched_create(&config, &device->sched);
+    if (error)
+        goto unmap;
+    error = start_thread(device);
+    if (error)
+        goto destroy;
+    __atomic_store_n(&engine->devices[ordinal], device, __ATOMIC_RELEASE);
+    *started = device;
+    return 0;
+
+destroy:
+    sched_destroy(device->sched);
+unmap:
+    munmap(lanes, SCHED_LANES_MAX * sizeof(struct lane));
+    return error;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device's part of the engine: its scheduler, its lanes, and the thread that drives both. Internal to engine/.
+ */
+#ifndef COISSUE_ENGINE_DEVICE_H
+#define COISSUE_ENGINE_DEVICE_H
+
+#include "engine/lane.h"
+
+struct device {
+    struct engine *engine;
+    CUdevice ordinal;
+    uint32_t sm_count;
+    struct lane *lanes;        /* SCHED_LANES_MAX of them */
+    _Atomic uint32_t lane_top; /* lanes at or above were never used */
+
+    _Atomic uint32_t contexts_ended; /* how many; so that the thread does not trust a handle that was recycled */
+
+    /* 1 while the thread sleeps or is about to. Mostly read: a committing thread looks at it once. */
+    _Alignas(CACHE_LINE) _Atomic uint32_t asleep;
+
+    /* The device's thread only. */
+    _Alignas(CACHE_LINE) struct sched *sched;
+    CUcontext current;
+    uint32_t contexts_seen;
+    uint32_t told_held, told_flight;
+};
+
+/* Lanes below `top` exist. Needs engine->tables. */
+void device_grow(struct device *device, uint32_t top);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/engine.h"
+
+#include "engine/device.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    LANE_SLOTS = 2048,
+    FUNCTION_SLOTS = 1 << 16, /* a large framework launches a few thousand kernels */
+    EVENT_SLOTS = 1 << 14,
+    ARENA_BYTES = 16 << 20, /* reserved, not touched: a function takes about 300 bytes and its name */
+};
+
+static void *map_zeroed(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static bool policy_exists(const char *name)
+{
+    if (!name || !*name)
+        return true;
+    for (const char *const *known = sched_policy_names(); *known; known++)
+        if (strcmp(*known, name) == 0)
+            return true;
+    return false;
+}
+
+int engine_create(const struct engine_options *options, struct engine **created)
+{
+    size_t maps = handle_map_memory(LANE_SLOTS) + handle_map_memory(FUNCTION_SLOTS) + handle_map_memory(EVENT_SLOTS);
+    size_t contexts = ENGINE_CONTEXTS_MAX * sizeof(struct context);
+    size_t bytes = sizeof(struct engine) + CACHE_LINE + maps + contexts + ARENA_BYTES;
+    struct engine *engine;
+    unsigned char *memory;
+
+    if (!policy_exists(options->policy))
+        return -EINVAL;
+    memory = map_zeroed(bytes);
+    if (!memory)
+        return -ENOMEM;
+    engine = (struct engine *)memory;
+    memory += (sizeof(*engine) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    engine->options = *options;
+    engine->driver = options->driver;
+    handle_map_init(&engine->lanes, memory, LANE_SLOTS);
+    memory += handle_map_memory(LANE_SLOTS);
+    handle_map_init(&engine->functions, memory, FUNCTION_SLOTS);
+    memory += handle_map_memory(FUNCTION_SLOTS);
+    handle_map_init(&engine->events, memory, EVENT_SLOTS);
+    memory += handle_map_memory(EVENT_SLOTS);
+    engine->contexts = (struct context *)memory;
+    memory += (contexts + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    engine->arena = memory;
+    engine->arena_size = ARENA_BYTES - CACHE_LINE;
+    *created = engine;
+    return 0;
+}
+
+void engine_stop(struct engine *engine)
+{
+    atomic_store_explicit(&engine->stopping, true, memory_order_release);
+    for (int i = 0; i < ENGINE_DEVICES_MAX; i++)
+        if (engine->devices[i])
+            device_ring(engine->devices[i]);
+}
+
+void *engine_arena(struct engine *engine, size_t bytes)
+{
+    void *memory = NULL;
+
+    bytes = (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    lock_take(&engine->arena_lock);
+    if (bytes <= engine->arena_size - engine->arena_used) {
+        memory = engine->arena + engine->arena_used;
+        engine->arena_used += bytes;
+    }
+    lock_drop(&engine->arena_lock);
+    return memory;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/: joins the scheduler to a driver.
+ *
+ * What is here
+ *   lane.h      lanes and contexts: who may hold launches, and how far each lane has come
+ *   function.h  what we know of a kernel: parameter layout, limits, occupancy
+ *   record.h    a held launch or op as it lies in its lane's ring
+ *   issue.c     taking records out of a lane and giving them to the driver
+ *   device.c    the background thread of a device: asks the scheduler, issues, watches completions
+ *   handle_map  lock-free lookup from driver handles to our own structures
+ *
+ * The life of a held launch
+ *   A thread of the program reserves a record in its lane's ring, copies the launch into it and commits. It rings the
+ *   device's bell, which is a load of one word while the device's thread is awake. From then on whoever holds the
+ * lane's issue lock may take the record out: the device's thread, when the scheduler chooses the lane; or a thread of
+ * the program that flushes the lane because a call must not overtake what the lane holds. So a flush never waits for
+ * the background thread to be scheduled by the kernel; it does the work itself.
+ *
+ * Invariants
+ *  1. Records leave a lane in the order in which they were reserved, each exactly once, under the lane's issue lock.
+ *  2. A record counts as consumed only after the driver call that issues it has returned. "Flushed up to token T" is
+ *     therefore ring_consumed() >= T.
+ *  3. Launches are issued in the lane's own stream (its home). Co-scheduling means issuing while other lanes have
+ *     launches in flight; it needs no other stream, and so no events. What moves launches elsewhere later must record
+ *     the lane's tail and make home wait for it; see docs/architecture.md.
+ *  4. The issue lock is held over driver calls for this lane only. Who waits for it waits for exactly these calls, as
+ * it would inside the driver. Never take a second lane's issue lock while holding one.
+ *  5. The device's thread touches only launches and completion markers: no query, no synchronisation, no callback. It
+ *     runs in relaxed capture mode, and places no marker while any stream of the process captures.
+ *
+ * What it may not do: exit, abort, print; allocate on the path of a launch; call cuInit; hold a launch that is not in
+ * a ring. It depends on base, driver, trace and scheduler.
+ */
+#ifndef COISSUE_ENGINE_ENGINE_H
+#define COISSUE_ENGINE_ENGINE_H
+
+#include "base/lock.h"
+#include "driver/driver.h"
+#include "engine/handle_map.h"
+#include "scheduler/scheduler.h"
+#include "trace/trace.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    ENGINE_DEVICES_MAX = 16,
+    ENGINE_CONTEXTS_MAX = 64,
+    ENGINE_RING_BYTES = 128 * 1024, /* per lane: at least three launches of the largest size, hundreds of usual ones */
+    ENGINE_RINGS_MAX = 320,         /* over all devices: bounds the memory of a process, 320 * 136 KiB = 43 MiB */
+};
+
+struct context;
+struct device;
+struct lane;
+
+struct engine_options {
+    const struct cu_driver *driver; /* borrowed, must outlive the engine; entries that are missing are NULL */
+    struct trace *trace;            /* borrowed */
+    bool tracing;                   /* a trace is written, so progress is worth a marker now and then */
+    const char *policy;             /* NULL or empty: the default */
+    uint32_t window;
+    uint64_t hold_cap_ns, spin_ns;
+    struct sched_lane_attr lane_attr;
+    /* Something that should not happen did. Called at most a few times, in any thread, perhaps under a lane's lock. */
+    void (*failed)(const char *what, CUresult result);
+};
+
+struct engine {
+    struct engine_options options;
+    const struct cu_driver *driver;
+
+    struct lock tables;          /* writers of the maps and arrays below; never held over a wait for a lane */
+    struct handle_map lanes;     /* lane key -> struct lane * */
+    struct handle_map functions; /* CUfunction or CUkernel -> struct function * */
+    struct handle_map events;    /* CUevent -> where its last record is queued */
+    struct lock events_lock;
+    _Atomic uint32_t function_epoch; /* raised when handles may have been recycled or attributes changed */
+
+    struct context *contexts; /* ENGINE_CONTEXTS_MAX of them */
+    struct device *devices[ENGINE_DEVICES_MAX];
+    uint32_t rings;
+
+    struct lock arena_lock;
+    unsigned char *arena; /* for structures that live as long as the process */
+    size_t arena_used, arena_size;
+
+    /*
+     * Captures in progress in this process. Raised before cuStreamBeginCapture reaches the driver and before lanes are
+     * flushed for it: whoever takes a lane's issue lock after that flush sees it, and places no marker.
+     */
+    _Atomic int captures;
+    _Atomic bool stopping;
+};
+
+/* -ENOMEM, -EINVAL (policy). Starts nothing: threads start with the first lane of their device. */
+int engine_create(const struct engine_options *options, struct engine **engine);
+
+/*
+ * Stops the threads' further work without joining them: they make no driver call once this has returned and the lanes
+ * are flushed. The memory stays, for other threads may still be inside. Called once, at exit.
+ */
+void engine_stop(struct engine *engine);
+
+/* Zeroed memory that lives as long as the process, aligned to 64 bytes; NULL if there is none. Any thread. */
+void *engine_arena(struct engine *engine, size_t bytes);
+
+/* The bell of a device: call after committing a record. */
+void device_ring(struct device *device);
+
+/* The first lane of a device. Needs engine->tables. -errno from starting the thread or asking the driver. */
+int device_start(struct engine *engine, CUdevice ordinal, struct device **device);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Contexts and lanes: whose launches are held, and how far each lane has come.
+ *
+ * A lane is the program order of one stream of one context. It is made at the first launch into the stream and ends
+ * with the stream or its context. Lanes are pooled and never freed, because other threads may still look at one that
+ * has just ended; `key` tells them.
+ *
+ * The null stream is a lane of its context (legacy lane). Per-thread default streams have none: their handle means
+ * another stream on the thread that would issue, so they are never held.
+ */
+#ifndef COISSUE_ENGINE_LANE_H
+#define COISSUE_ENGINE_LANE_H
+
+#include "base/ring.h"
+#include "engine/engine.h"
+#include "engine/record.h"
+
+enum { LANE_MARKS = 64 }; /* completion markers of one lane that may be on their way */
+
+enum lane_state { LANE_FREE, LANE_LIVE, LANE_ENDED }; /* ended: the device's thread has not forgotten it yet */
+
+struct context {
+    CUcontext handle; /* NULL: free slot. Written under engine->tables */
+    CUdevice ordinal;
+    struct device *device;
+    _Atomic CUresult latched;      /* what issuing a held launch failed with, to be returned by the next call */
+    _Atomic(struct lane *) legacy; /* lane of the null stream, once there is one */
+    _Atomic uint32_t blocking; /* lanes of blocking streams, ever made: 0 means that the null stream has no company */
+    uint32_t generation;       /* raised each time the slot is used for another context */
+    /*
+     * Completion words, one cache line per lane slot, written by the device. Our own memory, registered with the
+     * context: when the context goes the registration goes, but a thread that still polls a word reads valid memory.
+     */
+    unsigned char *words;
+    CUdeviceptr words_on_device;
+};
+
+struct lane {
+    struct ring ring;
+
+    /* Constant while the lane lives. */
+    struct engine *engine;
+    struct device *device;
+    struct context *context;
+    CUstream stream;
+    uint32_t index;  /* in its device, and for the scheduler */
+    uint32_t number; /* in the process, for traces */
+    bool legacy, blocking;
+    uint32_t generation;    /* of the context when the lane began to use its word */
+    _Atomic uint32_t *word; /* completion word: number of the last marker that the device reached */
+    CUdeviceptr word_on_device;
+    _Atomic uint64_t key;   /* of engine->lanes; 0 once the lane has ended */
+    _Atomic uint32_t state; /* enum lane_state */
+
+    /* Taking records out, and everything below until `known`, needs this. */
+    struct lock issue;
+    _Atomic uint64_t issued; /* records issued so far; the next one has sequence number issued + 1 */
+    uint64_t marked;         /* all up to here is covered by a marker */
+    uint32_t marks;          /* markers placed; the completion word shows the number of the last one that was reached */
+    uint64_t mark_covers[LANE_MARKS];
+    struct sched_launch flushed; /* the most demanding launch that flushing threads issued since the scheduler heard */
+    bool any_flushed;
+
+    _Atomic uint64_t synced; /* all up to here is complete: a synchronising call of the program said so */
+
+    /* The device's thread only. */
+    bool known; /* to the scheduler */
+    bool offered;
+    uint64_t told_issued, told_complete;
+    uint32_t seen_mark;
+    struct sched_launch head;
+};
+
+/* The key of a stream's lane in engine->lanes. Handles are aligned pointers, so the low bit is free for the null
+ * stream. */
+static inline uint64_t lane_key(CUcontext context, CUstream stream)
+{
+    if (stream == NULL || stream == CU_STREAM_LEGACY)
+        return (uint64_t)context | 1;
+    return (uint64_t)stream;
+}
+
+/* The lane of a stream if there is one, else NULL. Never waits. */
+static inline struct lane *lane_find(struct engine *engine, CUcontext context, CUstream stream)
+{
+    return (struct lane *)handle_map_get(&engine->lanes, lane_key(context, stream));
+}
+
+/*
+ * Makes the lane of a stream, or finds it. Asks the driver about the stream and, for the first lane of a context, takes
+ * some pinned host memory in it, so not while anything captures. NULL: no more lanes, or the driver refused.
+ */
+struct lane *lane_make(struct engine *engine, CUcontext context, CUstream stream);
+
+/* The stream goes away. The lane must have been flushed. NULL is fine. */
+void lane_end(struct lane *lane);
+
+/* A context goes away, and its lanes with it: they must have been flushed. Unknown contexts are fine. */
+void context_end(struct engine *engine, CUcontext context);
+
+/* The context if a lane was ever made in it, else NULL. */
+struct context *context_find(struct engine *engine, CUcontext context);
+
+/* Takes a latched error out, or CUDA_SUCCESS. */
+CUresult context_take_error(struct context *context);
+
+/* Nothing of the lane waits to be issued. The caller's own earlier submissions are included. */
+static inline bool lane_is_empty(const struct lane *lane)
+{
+    return ring_empty(&lane->ring);
+}
+
+/* Publishes a record and rings the device's bell. */
+static inline void lane_commit(struct lane *lane, struct record *record)
+{
+    ring_commit((struct ring *)&lane->ring, record);
+    device_ring(lane->device);
+}
+
+/*
+ * Issues what the lane holds, up to and including the record with `token`, on the calling thread. Records that other
+ * threads reserved but have not committed are waited for. May be called with any context current.
+ */
+void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason);
+
+/* The same for all that is reserved now. */
+void lane_flush_all(struct lane *lane, enum sched_reason reason);
+
+/* All lanes of a context, or of the process if `context` is NULL. Returns how many had anything to issue. */
+uint32_t lanes_flush(struct engine *engine, const struct context *context, enum sched_reason reason);
+
+/*
+ * Takes and drops each lane's issue lock. What was stored before is seen by whoever takes one of them afterwards, and
+ * whoever held one before has finished.
+ */
+void lanes_pass(struct engine *engine);
+
+/* Remembers that all that was issued when `issued` was read is complete now. */
+void lane_synced(struct lane *lane, uint64_t issued);
+
+/* The lanes of a device, by index below its top; ended and free ones are among them, see `state`. Any thread. */
+uint32_t device_lane_top(const struct device *device);
+struct lane *device_lane(struct device *device, uint32_t index);
+
+/* The lane with this number, or NULL. */
+struct lane *lane_by_number(struct engine *engine, uint32_t number);
+
+/* --- for device.c and issue.c, under lane->issue --- */
+
+/* Issues the oldest committed record. False if there is none. The lane's context must be current. */
+bool lane_issue_one(struct lane *lane, enum sched_reason reason, struct sched_launch *launch);
+
+/* Fills `launch` from the oldest committed record. False if there is none. */
+bool lane_peek(struct lane *lane, struct sched_launch *launch);
+
+/* Puts a completion marker behind what was issued. The lane's context must be current; nothing may be capturing. */
+void lane_mark(struct lane *lane);
+
+#endif
