@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Contexts: synchronisation and the ways in which they end. A context that ends takes its streams, modules and
+ * functions with it, so everything held is issued, its lanes are given up and all function knowledge is asked for anew.
+ */
+#include "shim/shim.h"
+
+#include "engine/function.h"
+
+/* What had been issued in each lane of a context when somebody began to wait for the context. */
+struct progress {
+    struct context *context;
+    uint64_t issued[SCHED_LANES_MAX];
+};
+
+static void progress_read(struct progress *progress, CUcontext handle)
+{
+    progress->context = context_find(shim_engine, handle ? handle : order_current_context());
+    if (!progress->context)
+        return;
+    for (uint32_t i = 0; i < device_lane_top(progress->context->device); i++)
+        progress->issued[i] =
+            atomic_load_explicit(&device_lane(progress->context->device, i)->issued, memory_order_acquire);
+}
+
+static void progress_synced(const struct progress *progress, uint32_t top)
+{
+    for (uint32_t i = 0; progress->context && i < top; i++) {
+        struct lane *lane = device_lane(progress->context->device, i);
+
+        if (lane->context == progress->context && atomic_load_explicit(&lane->state, memory_order_acquire) == LANE_LIVE)
+            lane_synced(lane, progress->issued[i]);
+    }
+}
+
+SHIM_EXPORT CUresult cuCtxSynchronize(void)
+{
+    typeof(shim_driver.cuCtxSynchronize) real = shim_real(cuCtxSynchronize);
+    struct progress progress;
+    uint32_t top = 0;
+    CUresult result;
+
+    if (unlikely(!real))
+        return SHIM_NO_DRIVER;
+    if (!shim_active())
+        return real();
+    order_context(NULL, CU_ID_cuCtxSynchronize);
+    progress_read(&progress, NULL);
+    if (progress.context)
+        top = device_lane_top(progress.context->device);
+    result = real();
+    if (result == CUDA_SUCCESS)
+        progress_synced(&progress, top);
+    return order_result(result);
+}
+
+/* The form that cuGetProcAddress gives from CUDA 13.0 on: it names the context. */
+SHIM_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    typeof(shim_driver.cuCtxSynchronize_v2) real = shim_real(cuCtxSynchronize_v2);
+    struct progress progress;
+    uint32_t top = 0;
+    CUresult result;
+
+    if (unlikely(!real))
+        return SHIM_NO_DRIVER;
+    if (!shim_active())
+        return real(ctx);
+    order_context(ctx, CU_ID_cuCtxSynchronize_v2);
+    progress_read(&progress, ctx);
+    if (progress.context)
+        top = device_lane_top(progress.context->device);
+    result = real(ctx);
+    if (result == CUDA_SUCCESS)
+        progress_synced(&progress, top);
+    return order_result(result);
+}
+
+/* Issues everything and gives up what we know of `context`. */
+static void leave(CUcontext context, enum cu_entry entry)
+{
+    order_all(entry);
+    context_end(shim_engine, context);
+    function_forget_all(shim_engine);
+}
+
+#define CONTEXT_ENDS(symbol)                                                                                           \
+    SHIM_EXPORT CUresult symbol(CUcontext ctx)                                                                         \
+    {                                                                                                                  \
+        typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
+        CUresult result;                                                                                               \
+                                                                                                                       \
+        if (unlikely(!real))                                                                                           \
+            return SHIM_NO_DRIVER;                                                                                     \
+        if (!shim_active())                                                                                            \
+            return real(ctx);                                                                                          \
+        leave(ctx, CU_ID_##symbol);                                                                                    \
+        result = real(ctx);                                                                                            \
+        function_forget_all(shim_engine);                                                                              \
+        return result;                                                                                                 \
+    }
+
+CONTEXT_ENDS(cuCtxDestroy)
+CONTEXT_ENDS(cuCtxDestroy_v2)
+CONTEXT_ENDS(cuCtxDetach)
+
+SHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    typeof(shim_driver.cuGreenCtxDestroy) real = shim_real(cuGreenCtxDestroy);
+    CUcontext context = NULL;
+    CUresult result;
+
+    if (unlikely(!real))
+        return SHIM_NO_DRIVER;
+    if (!shim_active())
+        return real(hCtx);
+    if (shim_driver.cuCtxFromGreenCtx)
+        shim_driver.cuCtxFromGreenCtx(&context, hCtx);
+    leave(context, CU_ID_cuGreenCtxDestroy);
+    result = real(hCtx);
+    function_forget_all(shim_engine);
+    return result;
+}
+
+/*
+ * A primary context ends with its last reference, or when it is reset. Which of our contexts it is, the driver does not
+ * say without taking a reference, so all contexts of the device are given up: for one that lives on this costs setting
+ * up its lanes again at the next launch.
+ */
+static void primary_ends(CUdevice device, enum cu_entry entry)
+{
+    order_all(entry);
+    for (int i = 0; i < ENGINE_CONTEXTS_MAX; i++) {
+        struct context *context = &shim_engine->contexts[i];
+        CUcontext handle = __atomic_load_n(&context->handle, __ATOMIC_ACQUIRE);
+
+        if (handle && context->ordinal == device)
+            context_end(shim_engine, handle);
+    }
+    function_forget_all(shim_engine);
+}
+
+#define PRIMARY_ENDS(symbol)                                                                                           \
+    SHIM_EXPORT CUresult symbol(CUdevice dev)                                                                          \
+    {                                                                                                                  \
+        typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
+        CUresult result;                                                                                               \
+                                                                                                                       \
+        if (unlikely(!real))                                                                                           \
+            return SHIM_NO_DRIVER;                                                                                     \
+        if (!shim_active())                                                                                            \
+            return real(dev);                                                                                          \
+        primary_ends(dev, CU_ID_##symbol);                                                                             \
+        result = real(dev);                                                                                            \
+        function_forget_all(shim_engine);                                                                              \
+        return result;                                                                                                 \
+    }
+
+PRIMARY_ENDS(cuDevicePrimaryCtxRelease)
+PRIMARY_ENDS(cuDevicePrimaryCtxRelease_v2)
+PRIMARY_ENDS(cuDevicePrimaryCtxReset)
+PRIMARY_ENDS(cuDevicePrimaryCtxReset_v2)
