@@ -33,7 +33,7 @@
 enum {
     RING_UNIT = 64,          /* records start at multiples of this, and so are aligned to it */
     RING_SIZE_MIN = 128,     /* two units: a record may be at most half the ring, see ring_largest */
-    RING_SIZE_MAX = 1 << 29, /* sizes in words have 29 bits */
+    RING_SIZE_MAX = 1 << 29, /* far above any need; a word has 30 bits for a size */
 };
 
 struct ring {

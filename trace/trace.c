@@ -306,6 +306,11 @@ int trace_create(const struct trace_options *options, struct trace **trace)
     return 0;
 }
 
+bool trace_is_written(const struct trace *trace)
+{
+    return trace && trace->writer;
+}
+
 void trace_destroy(struct trace *trace, uint64_t timeout_ns)
 {
     if (trace && trace->writer)

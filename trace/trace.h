@@ -79,6 +79,9 @@ struct trace;
  */
 int trace_create(const struct trace_options *options, struct trace **trace);
 
+/* Are events written to a file? False for NULL, without a path, and if the file could not be made. */
+bool trace_is_written(const struct trace *trace);
+
 /*
  * Writes what is left, ends the writer thread, closes the file, waiting at most `timeout_ns`. NULL is fine. The memory
  * stays: threads that do not know that the process ends may still put events, which go nowhere, and totals can be read.

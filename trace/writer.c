@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 enum {
-    /* 2,048 events in this time are 400,000 a second: five times what one thread can issue (60,000 launches a second
-     * were measured for one process, with one event each, and one for the load). */
+    /* The default ring of 2,048 events in this time are 400,000 a second. A process that runs ResNet-18 at batch size 1
+     * makes 65,000 launches a second (102 launches, 641 times; H200), each of them up to three events of the issuer. */
     LOOK_NS = 5000000,
     FLUSH_DEFAULT_NS = 100000000,
     STACK_BYTES = 256 * 1024,
