@@ -25,6 +25,7 @@
 enum {
     COMPETE_MARK_EVERY = 4, /* launches per marker while lanes compete and the lane holds more */
     TRACE_MARK_EVERY = 16,  /* launches per marker when only a trace wants to know */
+    LOAD_EVERY_NS = 100000, /* counters in a trace: more often would crowd out the launches they are about */
     STACK_BYTES = 256 * 1024,
 };
 
@@ -190,8 +191,10 @@ static void trace_load(struct device *device, uint64_t now_ns)
     struct trace_event event;
 
     sched_load(device->sched, &load);
-    if (load.offered == device->told_held && load.inflight == device->told_flight)
+    if ((load.offered == device->told_held && load.inflight == device->told_flight) ||
+        now_ns - device->told_load_ns < LOAD_EVERY_NS)
         return;
+    device->told_load_ns = now_ns;
     device->told_held = load.offered;
     device->told_flight = load.inflight;
     event = (struct trace_event){

@@ -23,7 +23,8 @@ struct device {
     _Alignas(CACHE_LINE) struct sched *sched;
     CUcontext current;
     uint32_t contexts_seen;
-    uint32_t told_held, told_flight;
+    uint32_t told_held, told_flight; /* counters in the trace */
+    uint64_t told_load_ns;
 };
 
 /* Lanes below `top` exist. Needs engine->tables. */

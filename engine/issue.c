@@ -149,7 +149,8 @@ bool lane_issue_one(struct lane *lane, enum sched_reason reason, struct sched_la
     }
     if (result != CUDA_SUCCESS)
         issue_failed(lane, record->kind == RECORD_OP ? record->op.name : record->launch.function->name, result);
-    trace_issue(lane, record, reason, begin_ns, clock_ns());
+    if (record->kind != RECORD_GATE) /* the calling thread issues it, and says so */
+        trace_issue(lane, record, reason, begin_ns, clock_ns());
     /* Release: pairs with the acquire in the device's thread, which counts what flushing threads issued. */
     atomic_store_explicit(&lane->issued, launch->seq, memory_order_release);
     ring_pop(&lane->ring);
