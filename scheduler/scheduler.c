@@ -45,6 +45,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LATE_MAX = 63 }; /* tokens by which a report of an issue may be late: the bits of slot.recent, less one */
+
+_Static_assert(SCHED_FLIGHT_MAX > LATE_MAX + 2, "a late report never lands among the two oldest marks of a full list");
+
 /* A launch in flight that no later one of its lane outweighs. */
 struct mark {
     uint64_t seq;
@@ -79,7 +83,8 @@ struct sched {
     struct sched_view view;
     const struct sched_policy_ops *policy;
     uint32_t sm_count;
-    bool was_due; /* the last launch went because it was due, see question 2 */
+    uint64_t now_ns; /* the last time that we were told */
+    bool was_due;    /* the last launch went because it was due, see question 2 */
     struct quiet quiet;
     struct sched_head heap[SCHED_LANES_MAX];
     uint16_t active[SCHED_LANES_MAX];
@@ -166,50 +171,30 @@ static void flight_cut(struct flight *flight, uint32_t from, uint32_t to)
         flight->first = 0; /* stay in the same cache lines */
 }
 
-/* Makes room for one more by merging the two oldest. `index` is where the new one would go; returns where it goes now,
- * or -1 if it was merged itself. */
-static int flight_merge(struct flight *flight, uint32_t index, uint64_t seq, sched_msm_t msm)
-{
-    if (index == 0) {
-        mark_at(flight, 0)->msm = msm;
-        return -1;
-    }
-    if (index == 1) {
-        mark_at(flight, 0)->seq = seq;
-        return -1;
-    }
-    mark_at(flight, 1)->msm = mark_at(flight, 0)->msm;
-    flight_cut(flight, 0, 1);
-    return (int)index - 1;
-}
-
 static void flight_add(struct flight *flight, uint64_t seq, sched_msm_t msm)
 {
-    uint32_t to = flight->count; /* marks before this index are older */
-    int at;
+    uint32_t at = flight->count; /* marks before this index are older */
+    uint32_t from;
 
-    while (to > 0 && mark_at(flight, to - 1)->seq > seq)
-        to--;
-    if (msm == 0 || (to < flight->count && mark_at(flight, to)->msm >= msm))
+    while (at > 0 && mark_at(flight, at - 1)->seq > seq)
+        at--;
+    if (msm == 0 || (at < flight->count && mark_at(flight, at)->msm >= msm))
         return; /* it can never be the maximum */
 
-    uint32_t from = to;
-    while (from > 0 && mark_at(flight, from - 1)->msm <= msm)
-        from--;
-    if (from < to) {
-        flight_cut(flight, from, to);
-        to = from;
+    for (from = at; from > 0 && mark_at(flight, from - 1)->msm <= msm; from--)
+        ; /* nor can those, from now on */
+    if (from < at) {
+        flight_cut(flight, from, at);
+        at = from;
     }
-    at = (int)to;
     if (flight->count == SCHED_FLIGHT_MAX) {
-        at = flight_merge(flight, to, seq, msm);
-        if (at < 0)
-            return;
+        mark_at(flight, 1)->msm = mark_at(flight, 0)->msm;
+        flight_cut(flight, 0, 1);
+        at--; /* it was not among the two oldest: reports are at most LATE_MAX tokens late */
     }
-    for (uint32_t i = flight->count; i > (uint32_t)at; i--)
+    for (uint32_t i = flight->count++; i > at; i--)
         *mark_at(flight, i) = *mark_at(flight, i - 1);
-    flight->count++;
-    *mark_at(flight, (uint32_t)at) = (struct mark){.seq = seq, .msm = msm};
+    *mark_at(flight, at) = (struct mark){.seq = seq, .msm = msm};
 }
 
 static void flight_complete(struct flight *flight, uint64_t seq)
@@ -229,14 +214,19 @@ static bool can_hold(const struct sched_launch *launch)
     return launch->kernel != 0 && !launch->glued;
 }
 
-/* When a head has to go. With a cap of 0 that is always, so that clocks of different threads cannot hold it either. */
+/*
+ * When a head has to go. What is never held has to go by now, also if the thread that submitted it read its clock after
+ * the scheduler was last told the time.
+ */
 static uint64_t due_time(const struct sched *sched, const struct sched_launch *head)
 {
     uint64_t cap_ns = sched->view.hold_cap_ns;
+    uint64_t due_ns;
 
-    if (cap_ns == 0)
-        return 0;
-    return can_hold(head) ? sched_add_ns(head->submit_ns, cap_ns) : sched_sub_ns(head->submit_ns, cap_ns);
+    if (cap_ns > 0 && can_hold(head))
+        return sched_add_ns(head->submit_ns, cap_ns);
+    due_ns = sched_sub_ns(head->submit_ns, cap_ns);
+    return due_ns < sched->now_ns ? due_ns : sched->now_ns;
 }
 
 static struct sched_lane *find_lane(struct sched *sched, uint32_t number)
@@ -421,13 +411,13 @@ static bool note_issue(struct sched_lane *lane, struct slot *slot, uint64_t seq)
 {
     if (seq > lane->issued) {
         uint64_t ahead = seq - lane->issued;
-        slot->recent = (ahead < 64 ? slot->recent << ahead : 0) | 1;
+        slot->recent = (ahead <= LATE_MAX ? slot->recent << ahead : 0) | 1;
         lane->issued = seq;
         return true;
     }
 
     uint64_t behind = lane->issued - seq;
-    if (behind >= 64 || (slot->recent >> behind & 1))
+    if (behind > LATE_MAX || (slot->recent >> behind & 1))
         return false;
     slot->recent |= UINT64_C(1) << behind;
     return true;
@@ -442,6 +432,7 @@ void sched_issued(struct sched *sched, uint32_t lane, const struct sched_launch 
 
     sched_msm_t msm = sched_demand(launch, sched->sm_count);
 
+    sched->now_ns = now_ns;
     see(sched, lane, launch);
     if (launch->seq > l->completed)
         flight_add(&sched->flight[lane], launch->seq, msm);
@@ -457,6 +448,7 @@ void sched_complete(struct sched *sched, uint32_t lane, uint64_t seq, uint64_t n
 
     if (!l || seq <= l->completed)
         return;
+    sched->now_ns = now_ns;
     l->completed = seq;
     flight_complete(&sched->flight[lane], seq);
     pass_token(sched, lane, seq);
@@ -568,6 +560,7 @@ int sched_next(struct sched *sched, uint64_t now_ns, struct sched_decision *deci
     struct sched_view *view = &sched->view;
     const struct quiet *quiet = &sched->quiet;
 
+    sched->now_ns = now_ns;
     if (quiet->valid && now_ns >= quiet->from_ns && now_ns < quiet->until_ns) {
         decision->reason = quiet->reason;
         return hold(sched, quiet->from_ns, quiet->until_ns, decision, wake_ns);

@@ -113,7 +113,7 @@ Test(flight, more_launches_than_can_be_tracked_never_understate_the_load)
     sched_destroy(sched);
 }
 
-/* Reports in blocks of 64 that run backwards, over a full list: the late ones are merged at its front. */
+/* Reports in blocks of 64 that run backwards, into a full list. */
 Test(flight, late_reports_into_a_full_list_never_understate_the_load)
 {
     enum { COUNT = 4 * SCHED_FLIGHT_MAX, BLOCK = 64 };
@@ -131,5 +131,18 @@ Test(flight, late_reports_into_a_full_list_never_understate_the_load)
         cr_assert(ge(u64, load_of(sched).msm, 1000 * (COUNT - seq)));
     }
     expect_load(sched, 0, 0);
+    sched_destroy(sched);
+}
+
+Test(flight, launches_that_can_never_be_the_largest_take_no_place)
+{
+    struct sched *sched = make_lanes(WINDOW, CAP, NULL, 1);
+
+    issue(sched, 0, kernel(1, 0, 9), 0);
+    for (uint64_t seq = 2; seq <= 2 * SCHED_FLIGHT_MAX; seq++)
+        issue(sched, 0, kernel(seq, 0, 2), 0);
+    expect_load(sched, 2 * SCHED_FLIGHT_MAX, 9);
+    sched_complete(sched, 0, 1, 0); /* had the list overflowed, 1 would be merged with a later one */
+    expect_load(sched, 2 * SCHED_FLIGHT_MAX - 1, 2);
     sched_destroy(sched);
 }

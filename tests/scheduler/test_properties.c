@@ -433,6 +433,25 @@ static void model_offer(struct sched *sched, struct model *model, uint32_t lane,
     }
 }
 
+/* The lists of a view name each lane that belongs to them, once. */
+static void check_lists(const struct sched *sched, uint64_t seed)
+{
+    const struct sched_view *view = sched_view(sched);
+    uint32_t active[CALL_LANES] = {0}, flying[CALL_LANES] = {0}, heads[CALL_LANES] = {0};
+
+    for (uint32_t i = 0; i < view->actives; i++)
+        active[view->active[i]]++;
+    for (uint32_t i = 0; i < view->lanes_inflight; i++)
+        flying[view->flying[i]]++;
+    for (uint32_t i = 0; i < view->heads; i++)
+        heads[view->head[i].lane]++;
+    for (uint32_t i = 0; i < CALL_LANES; i++) {
+        cr_assert(eq(u32, active[i], view->lane[i].active), "seed %lu", (unsigned long)seed);
+        cr_assert(eq(u32, flying[i], view->lane[i].inflight > 0), "seed %lu", (unsigned long)seed);
+        cr_assert(eq(u32, heads[i], view->lane[i].offered), "seed %lu", (unsigned long)seed);
+    }
+}
+
 static void check_model(const struct sched *sched, const struct model *models, uint64_t seed)
 {
     struct sched_load load = load_of(sched);
@@ -500,6 +519,7 @@ static void random_calls(uint64_t seed, const struct sched_policy_ops *policy)
             ask_next(sched, models, &draws);
         }
         check_model(sched, models, seed);
+        check_lists(sched, seed);
     }
     sched_destroy(sched);
 }

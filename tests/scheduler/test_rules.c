@@ -266,9 +266,20 @@ Test(op, of_a_busy_lane_does_not_starve_due_launches_of_others)
 
     pass(sched, 0, kernel(1, 0, SMS), 0, SCHED_REASON_IDLE);
     offer(sched, 1, kernel(1, 0, SMS));
+    issue(sched, 0, kernel(2, 0, SMS), 3 * CAP); /* tells the time */
     offer(sched, 2, op);
     expect(sched, 3 * CAP, 1, SCHED_REASON_NO_FIT_CAP);
     expect(sched, 3 * CAP, 2, SCHED_REASON_OP);
+    sched_destroy(sched);
+}
+
+Test(op, whose_clock_is_ahead_is_still_an_op)
+{
+    struct sched *sched = make_lanes(WINDOW, CAP, NULL, 2);
+    struct sched_launch op = {.seq = 1, .submit_ns = 5 * CAP};
+
+    pass(sched, 0, kernel(1, 0, SMS), 0, SCHED_REASON_IDLE);
+    pass(sched, 1, op, 0, SCHED_REASON_OP);
     sched_destroy(sched);
 }
 
@@ -317,6 +328,20 @@ Test(slack, a_lane_with_time_left_waits_and_is_woken_when_it_has_none)
     expect_hold(sched, 10, SCHED_REASON_NO_FIT, 10 + 501);
     expect_hold(sched, 510, SCHED_REASON_NO_FIT, 10 + 501);
     expect(sched, 511, 1, SCHED_REASON_SLACK);
+    sched_destroy(sched);
+}
+
+Test(slack, lanes_with_a_target_are_counted)
+{
+    struct sched *sched = make(WINDOW, CAP, NULL);
+
+    add(sched, 0, 0, 100);
+    add(sched, 1, 1000, 100);
+    add(sched, 2, 1000, 100);
+    cr_expect(eq(u32, sched_view(sched)->slo_lanes, 2));
+    sched_lane_remove(sched, 0);
+    sched_lane_remove(sched, 2);
+    cr_expect(eq(u32, sched_view(sched)->slo_lanes, 1));
     sched_destroy(sched);
 }
 
@@ -478,6 +503,95 @@ Test(weights, idle_time_earns_no_credit)
     sched_destroy(sched);
 }
 
+Test(weights, a_lead_over_a_lane_that_has_nothing_to_offer_does_not_matter)
+{
+    struct sched *sched = make_lanes(WINDOW, CAP, NULL, 2);
+
+    issue(sched, 0, kernel(1, 0, 1), 0);
+    for (uint64_t seq = 1; seq <= 10; seq++)
+        issue(sched, 1, kernel(seq, 0, SMS), 0);
+    sched_complete(sched, 1, 10, 0);
+    offer(sched, 1, kernel(11, 0, 1));
+    expect(sched, 0, 1, SCHED_REASON_FITS);
+    sched_destroy(sched);
+}
+
+/* Both lanes always offer a launch that fills an idle device, that of lane 1 being older. How often does lane 0 go
+ * before lane 1 does? */
+static int turns_before_lane_1(struct sched *sched, uint64_t seq0, uint64_t seq1)
+{
+    for (int turns = 0; turns < 100; turns++) {
+        struct sched_decision decision;
+        uint64_t wake_ns;
+
+        offer(sched, 1, kernel(seq1, 1, SMS));
+        offer(sched, 0, kernel(seq0, 2, SMS));
+        cr_assert(eq(int, sched_next(sched, 2, &decision, &wake_ns), 1));
+        if (decision.member[0].lane == 1)
+            return turns;
+        issue(sched, 0, kernel(seq0, 2, SMS), 2);
+        offer(sched, 0, kernel(seq0 + 1, 2, SMS)); /* before it completes, so that the lane is never idle */
+        sched_complete(sched, 0, seq0++, 2);
+    }
+    return 100;
+}
+
+Test(weights, a_debt_is_bounded)
+{
+    struct sched *sched = make_lanes(WINDOW, UINT64_C(1) << 40, NULL, 2);
+    int turns;
+
+    offer(sched, 0, kernel(1, 2, SMS));
+    for (uint64_t seq = 1; seq <= 1000; seq++)
+        issue(sched, 1, kernel(seq, 0, SMS), 0); /* flushed: nobody was asked */
+    sched_complete(sched, 1, 1000, 0);
+    turns = turns_before_lane_1(sched, 1, 1001);
+    cr_expect(ge(int, turns, 4));
+    cr_expect(le(int, turns, 16));
+    sched_destroy(sched);
+}
+
+Test(weights, a_lane_that_was_alone_owes_nothing_to_one_that_comes_later)
+{
+    struct sched *sched = make_lanes(WINDOW, UINT64_C(1) << 40, NULL, 2);
+
+    for (uint64_t seq = 1; seq <= 1000; seq++)
+        pass(sched, 1, kernel(seq, 0, SMS), 0, SCHED_REASON_IDLE);
+    sched_complete(sched, 1, 1000, 0);
+    offer(sched, 0, kernel(1, 2, SMS)); /* while no lane is active */
+    cr_expect(zero(int, turns_before_lane_1(sched, 1, 1001)));
+    sched_destroy(sched);
+}
+
+Test(weights, hold_for_launches_so_small_that_each_counts_as_less_than_one)
+{
+    static const uint32_t weights[] = {10000, 5000};
+    struct sched_launch tiny = {.kernel = 1, .blocks = 1, .blocks_per_sm = 1000};
+    struct sched *sched = make(1, UINT64_C(1) << 40, NULL);
+    uint64_t seq[] = {1, 1};
+
+    for (uint32_t lane = 0; lane < 2; lane++) {
+        add(sched, lane, 0, weights[lane]);
+        tiny.seq = 1;
+        offer(sched, lane, tiny);
+    }
+    for (int i = 0; i < 600000; i++) {
+        struct sched_decision decision;
+        uint64_t wake_ns;
+
+        cr_assert(eq(int, sched_next(sched, 0, &decision, &wake_ns), 1));
+        uint32_t lane = decision.member[0].lane;
+        tiny.seq = seq[lane];
+        issue(sched, lane, tiny, 0);
+        tiny.seq = seq[lane] + 1;
+        offer(sched, lane, tiny);
+        sched_complete(sched, lane, seq[lane]++, 0);
+    }
+    cr_expect(lt(dbl, (double)seq[0] / (double)seq[1], 2.3));
+    cr_expect(gt(dbl, (double)seq[0] / (double)seq[1], 1.7));
+    sched_destroy(sched);
+}
+
 Test(fifo, takes_the_oldest_beside_whatever_is_in_flight)
 {
     struct sched *sched = make_lanes(WINDOW, CAP, "fifo", 3);
@@ -503,6 +617,18 @@ Test(fifo, holds_only_for_the_window)
     sched_destroy(sched);
 }
 
+Test(fifo, lets_the_first_launch_of_a_lane_in_while_another_has_many_in_flight)
+{
+    struct sched *sched = make_lanes(2, CAP, "fifo", 3);
+
+    for (uint64_t seq = 1; seq <= 50; seq++)
+        pass(sched, 0, kernel(seq, 0, 1), 0, SCHED_REASON_IDLE);
+    pass(sched, 1, kernel(1, 0, 1), 0, SCHED_REASON_NEXT);
+    offer(sched, 2, kernel(1, 0, 1));
+    expect_hold(sched, 0, SCHED_REASON_WINDOW, CAP);
+    sched_destroy(sched);
+}
+
 Test(alone_policy, has_launches_of_one_lane_in_flight_and_lanes_take_turns)
 {
     struct sched *sched = make_lanes(WINDOW, CAP, "alone", 2);
@@ -518,6 +644,20 @@ Test(alone_policy, has_launches_of_one_lane_in_flight_and_lanes_take_turns)
     expect_hold(sched, 4, SCHED_REASON_TURN, 2 + CAP);
     sched_complete(sched, 0, 2, 5);
     expect(sched, 5, 1, SCHED_REASON_IDLE);
+    sched_destroy(sched);
+}
+
+Test(alone_policy, obeys_the_window_while_another_lane_waits)
+{
+    struct sched *sched = make_lanes(2, CAP, "alone", 2);
+
+    pass(sched, 0, kernel(1, 0, 1), 0, SCHED_REASON_IDLE);
+    pass(sched, 0, kernel(2, 0, 1), 0, SCHED_REASON_IDLE);
+    offer(sched, 1, kernel(1, 2, 1));
+    offer(sched, 0, kernel(3, 1, 1));
+    expect_hold(sched, 2, SCHED_REASON_WINDOW, 1 + CAP);
+    sched_complete(sched, 0, 1, 3);
+    expect(sched, 3, 0, SCHED_REASON_IDLE);
     sched_destroy(sched);
 }
 
