@@ -94,9 +94,11 @@ typedef unsigned int CUlogIterator;
     R(200, CUDA_ERROR_INVALID_IMAGE, "device kernel image is invalid")                                                 \
     R(201, CUDA_ERROR_INVALID_CONTEXT, "invalid device context")                                                       \
     R(209, CUDA_ERROR_NO_BINARY_FOR_GPU, "no kernel image is available for execution on the device")                   \
+    R(215, CUDA_ERROR_UNSUPPORTED_LIMIT, "limit is not supported on this architecture")                                \
     R(216, CUDA_ERROR_CONTEXT_ALREADY_IN_USE, "exclusive-thread device already in use by a different thread")          \
     R(218, CUDA_ERROR_INVALID_PTX, "a PTX JIT compilation failed")                                                     \
     R(301, CUDA_ERROR_FILE_NOT_FOUND, "file not found")                                                                \
+    R(304, CUDA_ERROR_OPERATING_SYSTEM, "OS call failed or operation not supported on this OS")                        \
     R(400, CUDA_ERROR_INVALID_HANDLE, "invalid resource handle")                                                       \
     R(401, CUDA_ERROR_ILLEGAL_STATE, "the operation cannot be performed in the present state")                         \
     R(500, CUDA_ERROR_NOT_FOUND, "named symbol not found")                                                             \

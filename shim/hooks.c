@@ -210,13 +210,22 @@ void *shim_unknown_called(int slot)
     return atomic_load(&unknown_real[slot]);
 }
 
+/* A driver whose own references can be interposed hands out what we export: that needs no exchange. */
+static bool is_wrapper(const void *address)
+{
+    for (int i = 0; i < CU_ENTRY_COUNT; i++)
+        if (shim_wrapper((enum cu_entry)i) == address)
+            return true;
+    return false;
+}
+
 /* Exchanges an address that the driver returned for the name `base`. */
 static void *exchange(void *address, const char *base, bool per_thread)
 {
     int entry;
     void *wrapper;
 
-    if (!address || !shim_bind())
+    if (!address || !shim_bind() || is_wrapper(address))
         return address;
     entry = entry_at(address, base, per_thread);
     if (entry >= 0) {

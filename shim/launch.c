@@ -342,6 +342,17 @@ static const char *function_name(const struct launch *launch)
     return function ? function->name : "(a kernel whose parameters are not known)";
 }
 
+static enum sched_reason attempt(struct launch *launch)
+{
+    uint32_t mode = shim_mode();
+
+    if (unlikely(shim_blocking))
+        return SCHED_REASON_BLOCKING;
+    if (likely(mode == MODE_FULL))
+        return hold(launch);
+    return mode == MODE_GATE ? SCHED_REASON_GATE : SCHED_REASON_MODE;
+}
+
 /* Decides about a launch. True: it is held, and the call has succeeded. False: the caller issues it. */
 static bool launch_is_held(struct launch *launch, enum sched_reason forced)
 {
@@ -349,9 +360,7 @@ static bool launch_is_held(struct launch *launch, enum sched_reason forced)
 
     launch->begin_ns = clock_ns();
     if (forced == HELD)
-        reason = shim_mode() == MODE_FULL   ? hold(launch)
-                 : shim_mode() == MODE_GATE ? SCHED_REASON_GATE
-                                            : SCHED_REASON_MODE;
+        reason = attempt(launch);
     if (likely(reason == HELD))
         return true;
     if (reason == SCHED_REASON_GATE)

@@ -54,6 +54,7 @@ extern struct engine *shim_engine; /* set before `active`, never freed */
 extern struct trace *shim_trace;   /* likewise */
 extern struct config shim_config;
 extern bool shim_tracing;
+extern bool shim_blocking; /* CUDA_LAUNCH_BLOCKING */
 
 static inline uint32_t shim_mode(void)
 {

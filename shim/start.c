@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/path.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,8 @@
 #include <unistd.h>
 
 enum { PAGE_BYTES = 4096, EXIT_WAIT_NS = 1000000000, SUMMARY_BYTES = 8192 };
+/* At 250,000 launches a second the device's thread puts two events per launch; the writer looks every 5 ms. */
+enum { TRACE_RING_EVENTS = 8192 };
 
 /* Page-aligned and alone in its page, so that the kernel can be told to wipe it in a child. */
 static _Alignas(PAGE_BYTES) union {
@@ -31,7 +34,7 @@ struct shim_words *const shim_words = &words_page.words;
 struct engine *shim_engine;
 struct trace *shim_trace;
 struct config shim_config;
-bool shim_tracing;
+bool shim_tracing, shim_blocking;
 
 static struct lock start_lock;
 static bool started;
@@ -75,14 +78,14 @@ static const char *environment(const char *name)
 static void open_log(void)
 {
     char path[CONFIG_TEXT_MAX];
-    int fd = STDERR_FILENO;
+    int fd = STDERR_FILENO, error;
 
     if (shim_config.log_file[0]) {
-        if (config_expand_path(shim_config.log_file, path, sizeof(path)) == 0)
-            fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        error = config_expand_path(shim_config.log_file, path, sizeof(path));
+        fd = error < 0 ? error : path_create(path, O_APPEND);
         if (fd < 0) {
+            log_warn("COISSUE_LOG_FILE: cannot open \"%s\": %s; using stderr", shim_config.log_file, strerror(-fd));
             fd = STDERR_FILENO;
-            log_warn("COISSUE_LOG_FILE: cannot open %s: %s; using stderr", shim_config.log_file, strerror(errno));
         }
     }
     log_set((enum log_level)shim_config.log_level, fd);
@@ -109,6 +112,7 @@ static int open_trace(void)
         .path = shim_config.trace,
         .flush_ns = shim_config.trace_flush_ns,
         .version = COISSUE_VERSION,
+        .ring_events = TRACE_RING_EVENTS,
         .reason_name = reason_name,
         .reason_text = reason_text,
         .kind_name = reason_kind,
@@ -116,12 +120,9 @@ static int open_trace(void)
     };
     int error = trace_create(&options, &shim_trace);
 
-    shim_tracing = error == 0 && shim_config.trace[0] != '\0';
-    if (error == 0 || !shim_config.trace[0])
-        return error;
-    /* trace_create said what was wrong with the path; count without a file. */
-    options.path = NULL;
-    return trace_create(&options, &shim_trace);
+    /* A file that cannot be written is not an error here: trace_create said so, and counts without it. */
+    shim_tracing = error == 0 && trace_is_written(shim_trace);
+    return error;
 }
 
 static int open_engine(void)
@@ -191,22 +192,17 @@ static void before_fork(void)
 /* The kernel wiped the words already, if it knows MADV_WIPEONFORK. No lock, no write, no call into the driver. */
 static void in_child(void)
 {
+    trace_abandon(shim_trace); /* first: before the program can reuse our descriptor */
     atomic_store_explicit(&shim_words->mode, MODE_OFF, memory_order_relaxed);
     atomic_store_explicit(&shim_words->active, 0, memory_order_relaxed);
-    trace_abandon(shim_trace);
 }
 
-static enum config_mode wanted_mode(void)
+/* The program asks the driver to finish each launch before the next. Then nothing may be held. */
+static bool launches_block(void)
 {
     const char *blocking = secure_getenv("CUDA_LAUNCH_BLOCKING");
 
-    if (shim_config.disable)
-        return MODE_OFF;
-    if (shim_config.mode == MODE_FULL && blocking && strcmp(blocking, "0") != 0 && *blocking) {
-        log_info("CUDA_LAUNCH_BLOCKING is set: no launch is held");
-        return MODE_GATE;
-    }
-    return (enum config_mode)shim_config.mode;
+    return blocking && *blocking && strcmp(blocking, "0") != 0;
 }
 
 static bool driver_suffices(void)
@@ -222,7 +218,8 @@ static void start(void)
 
     config_read(&shim_config, environment, environ, complain, NULL);
     open_log();
-    mode = wanted_mode();
+    mode = shim_config.disable ? MODE_OFF : (enum config_mode)shim_config.mode;
+    shim_blocking = launches_block();
     if (mode == MODE_OFF)
         return;
     if (!shim_bind() || !driver_suffices()) {
@@ -239,7 +236,8 @@ static void start(void)
     atomic_store_explicit(&shim_words->mode, mode, memory_order_relaxed);
     /* Release: pairs with the acquire in shim_active. */
     atomic_store_explicit(&shim_words->active, 1, memory_order_release);
-    log_info("version %s: mode %s", COISSUE_VERSION, mode == MODE_FULL ? "full" : "gate");
+    log_info("version %s: mode %s%s", COISSUE_VERSION, mode == MODE_FULL ? "full" : "gate",
+             shim_blocking ? ", but CUDA_LAUNCH_BLOCKING is set, so no launch is held" : "");
 }
 
 void shim_start(void)

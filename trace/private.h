@@ -118,6 +118,7 @@ struct trace_writer {
     struct stat file;
     uint64_t end; /* offset in the file where the tail begins */
     uint64_t events_written, lost_written;
+    struct trace_totals totals_written;
     uint64_t real_base_ns;
     _Atomic uint64_t discarded; /* taken from rings and not written */
     _Atomic uint32_t stop, done;

@@ -80,7 +80,34 @@ static void add_head(struct trace_writer *writer)
     trace_tracks_begin(&writer->tracks);
 }
 
-static void add_tail(struct trace_writer *writer, uint64_t lost)
+/* What was counted so far: complete also when events were lost. */
+static void add_totals(struct text *out, const struct trace_totals *totals)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } rows[] = {
+        {"seen", totals->seen},
+        {"held", totals->held},
+        {"issued", totals->issued},
+        {"alone", totals->alone},
+        {"coscheduled", totals->coscheduled},
+        {"coalesced", totals->coalesced},
+        {"ops", totals->ops},
+        {"flushes", totals->flushes},
+    };
+
+    text_string(out, ",\"totals\":{");
+    for (size_t i = 0; i < array_length(rows); i++) {
+        text_string(out, i ? ",\"" : "\"");
+        text_string(out, rows[i].name);
+        text_string(out, "\":");
+        text_unsigned(out, rows[i].value);
+    }
+    text_string(out, "}");
+}
+
+static void add_tail(struct trace_writer *writer, uint64_t lost, const struct trace_totals *totals)
 {
     struct text *out = &writer->out;
 
@@ -98,6 +125,7 @@ static void add_tail(struct trace_writer *writer, uint64_t lost)
     text_unsigned(out, writer->events_written);
     text_string(out, ",\"lost events\":");
     text_unsigned(out, lost);
+    add_totals(out, totals);
     text_string(out, "}}\n");
 }
 
@@ -139,7 +167,7 @@ static void give_up(struct trace_writer *writer, int error)
     errno = -error;
     log_warn("trace: %s: %m; the trace ends here", writer->path);
     out->length = 0;
-    add_tail(writer, writer->lost_written);
+    add_tail(writer, writer->lost_written, &writer->totals_written);
     text_end(out);
     if (!ftruncate(writer->fd, (off_t)writer->end))
         write_all(writer->fd, out->at, out->length, writer->end);
@@ -151,12 +179,14 @@ static int write_out(struct trace_writer *writer, uint64_t events)
     size_t length = writer->out.length;
     uint64_t lost = trace_lost(writer->trace);
     uint64_t before = writer->events_written;
+    struct trace_totals totals;
     int error;
 
     if (writer->dead || (!length && lost == writer->lost_written))
         return 0;
     writer->events_written += events;
-    add_tail(writer, lost);
+    trace_totals(writer->trace, &totals);
+    add_tail(writer, lost, &totals);
     error = still_ours(writer) ? write_all(writer->fd, writer->out.at, writer->out.length, writer->end) : -EBADF;
     if (error) {
         writer->events_written = before;
@@ -165,6 +195,7 @@ static int write_out(struct trace_writer *writer, uint64_t events)
     } else {
         writer->end += length;
         writer->lost_written = lost;
+        writer->totals_written = totals;
     }
     writer->out.length = 0;
     return error;
@@ -365,7 +396,7 @@ static int start(struct trace_writer *writer)
     learn_surroundings(writer);
     add_head(writer);
     writer->end = writer->out.length;
-    add_tail(writer, 0);
+    add_tail(writer, 0, &writer->totals_written);
     error = write_all(writer->fd, writer->out.at, writer->out.length, 0);
     writer->out.length = 0;
     writer->trace->writer = writer;
