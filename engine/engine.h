@@ -80,6 +80,7 @@ struct engine {
     _Atomic uint32_t function_epoch; /* raised when handles may have been recycled or attributes changed */
 
     struct context *contexts; /* ENGINE_CONTEXTS_MAX of them */
+    CUcontext refused;        /* the last one that could not be set up. Needs `tables` */
     struct device *devices[ENGINE_DEVICES_MAX];
     uint32_t rings;
 

@@ -16,29 +16,42 @@ static CUfunction queryable(const struct cu_driver *driver, CUfunction handle)
     CUresult result = driver->cuFuncGetParamInfo(handle, 0, &offset, &size);
     CUfunction function = NULL;
 
-    if (result != CUDA_ERROR_INVALID_HANDLE)
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE)
         return handle;
+    if (result != CUDA_ERROR_INVALID_HANDLE)
+        return NULL; /* a broken context, or a driver that does not answer: nothing is known */
     if (!driver->cuKernelGetFunction || driver->cuKernelGetFunction(&function, (CUkernel)handle) != CUDA_SUCCESS)
         return NULL;
     return function;
 }
 
-static uint32_t count_parameters(const struct cu_driver *driver, CUfunction function)
+/* -EINVAL if the list does not end as it should: then what was read is no layout. */
+static int count_parameters(const struct cu_driver *driver, CUfunction function, uint32_t *count)
 {
+    CUresult result = CUDA_SUCCESS;
     size_t offset, size;
-    uint32_t count = 0;
+    uint32_t found = 0;
 
-    while (count < RECORD_PARAMETERS_MAX && driver->cuFuncGetParamInfo(function, count, &offset, &size) == CUDA_SUCCESS)
-        count++;
-    return count;
+    while (found < RECORD_PARAMETERS_MAX) {
+        result = driver->cuFuncGetParamInfo(function, found, &offset, &size);
+        if (result != CUDA_SUCCESS)
+            break;
+        found++;
+    }
+    if (result != CUDA_ERROR_INVALID_VALUE)
+        return -EINVAL;
+    *count = found;
+    return 0;
 }
 
 static int read_layout(struct engine *engine, struct function *function)
 {
     const struct cu_driver *driver = engine->driver;
-    uint32_t count = count_parameters(driver, function->query), bytes = 0;
-    uint32_t *numbers = NULL;
+    uint32_t count = 0, bytes = 0, *numbers = NULL;
+    int error = count_parameters(driver, function->query, &count);
 
+    if (error < 0)
+        return error;
     if (count > 0) {
         numbers = engine_arena(engine, 2 * count * sizeof(*numbers));
         if (!numbers)
@@ -69,7 +82,7 @@ static bool same_layout(const struct cu_driver *driver, const struct function *o
         if (driver->cuFuncGetParamInfo(query, i, &offset, &size) != CUDA_SUCCESS || offset != old->offsets[i] ||
             size != old->sizes[i])
             return false;
-    return driver->cuFuncGetParamInfo(query, old->parameter_count, &offset, &size) != CUDA_SUCCESS;
+    return driver->cuFuncGetParamInfo(query, old->parameter_count, &offset, &size) == CUDA_ERROR_INVALID_VALUE;
 }
 
 static uint32_t attribute(const struct cu_driver *driver, CUfunction function, CUfunction_attribute which)

@@ -28,6 +28,23 @@ CUresult context_take_error(struct context *context)
     return atomic_exchange_explicit(&context->latched, CUDA_SUCCESS, memory_order_relaxed);
 }
 
+/*
+ * Registering memory is a call that ends captures of other threads, and one may have begun since the launch was found
+ * to be plain. In relaxed mode a thread does not (traps: 24).
+ */
+static CUresult register_words(const struct cu_driver *driver, void *words, size_t bytes)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result;
+
+    if (driver->cuThreadExchangeStreamCaptureMode)
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    result = driver->cuMemHostRegister_v2(words, bytes, CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (driver->cuThreadExchangeStreamCaptureMode)
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
 static int context_words(const struct cu_driver *driver, struct context *context)
 {
     size_t bytes = SCHED_LANES_MAX * CACHE_LINE; /* a line each: the device writes one while threads poll another */
@@ -42,7 +59,7 @@ static int context_words(const struct cu_driver *driver, struct context *context
             return -ENOMEM;
         context->words = memory;
     }
-    result = driver->cuMemHostRegister_v2(context->words, bytes, CU_MEMHOSTREGISTER_DEVICEMAP);
+    result = register_words(driver, context->words, bytes);
     /* Still registered: the program released a primary context that others keep, and we ended our part too early. */
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
         return -ENOMEM;
@@ -61,6 +78,8 @@ static struct context *context_make(struct engine *engine, CUcontext handle)
 
     if (context)
         return context;
+    if (engine->refused == handle)
+        return NULL;
     for (int i = 0; i < ENGINE_CONTEXTS_MAX && !context; i++)
         if (!engine->contexts[i].handle)
             context = &engine->contexts[i];
@@ -75,6 +94,7 @@ static struct context *context_make(struct engine *engine, CUcontext handle)
         error = context_words(engine->driver, context);
     if (error < 0) {
         log_warn("device %d: cannot hold launches in a context: error %d", context->ordinal, -error);
+        engine->refused = handle; /* its next launches need not try again */
         return NULL;
     }
     context->generation++;
@@ -243,8 +263,13 @@ void context_end(struct engine *engine, CUcontext handle)
 {
     struct context *context = context_find(engine, handle);
 
-    if (!context)
+    if (!context) {
+        lock_take(&engine->tables);
+        if (engine->refused == handle)
+            engine->refused = NULL; /* the handle may come again */
+        lock_drop(&engine->tables);
         return;
+    }
     for (uint32_t i = 0; i < SCHED_LANES_MAX; i++) {
         struct lane *lane = &context->device->lanes[i];
 

@@ -353,6 +353,25 @@ static enum sched_reason attempt(struct launch *launch)
     return mode == MODE_GATE ? SCHED_REASON_GATE : SCHED_REASON_MODE;
 }
 
+/*
+ * A launch may record events. Such a launch is not held, but an earlier record of the event may still wait in some
+ * lane: it must not be issued after this one, or it would be the latest.
+ */
+static void order_events(const struct launch *launch)
+{
+    for (uint32_t i = 0; launch->attributes && i < launch->attribute_count; i++) {
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+        CUevent event;
+
+        if (attribute->id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT &&
+            attribute->id != CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+            continue;
+        memcpy(&event, attribute->value.pad, sizeof(event)); /* the first member of both */
+        order_event(event, launch->entry);
+        event_forget(event);
+    }
+}
+
 /* Decides about a launch. True: it is held, and the call has succeeded. False: the caller issues it. */
 static bool launch_is_held(struct launch *launch, enum sched_reason forced)
 {
@@ -366,6 +385,7 @@ static bool launch_is_held(struct launch *launch, enum sched_reason forced)
     if (reason == SCHED_REASON_GATE)
         pass_gate(launch);
     order_stream(launch->stream, launch->entry);
+    order_events(launch);
     trace_caller(TRACE_HOME, reason, launch, function_name(launch), UINT32_MAX, 0);
     return false;
 }

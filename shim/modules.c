@@ -41,15 +41,20 @@ SHIM_EXPORT CUresult cuLibraryUnload(CUlibrary library)
     return order_result(result);
 }
 
-/* Attributes belong to the function, not to the launch: what is held runs with those of its time. */
+/*
+ * Attributes belong to the function, not to the launch: what is held runs with those of its time. Libraries set the
+ * same value before every launch, which changes nothing and must not flush anything.
+ */
 SHIM_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
 {
     typeof(shim_driver.cuFuncSetAttribute) real = shim_real(cuFuncSetAttribute);
     CUresult result;
+    int now;
 
     if (unlikely(!real))
         return SHIM_NO_DRIVER;
-    if (!shim_active())
+    if (!shim_active() || (shim_driver.cuFuncGetAttribute &&
+                           shim_driver.cuFuncGetAttribute(&now, attrib, hfunc) == CUDA_SUCCESS && now == value))
         return real(hfunc, attrib, value);
     order_context(NULL, CU_ID_cuFuncSetAttribute);
     result = real(hfunc, attrib, value);
@@ -61,10 +66,12 @@ SHIM_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, 
 {
     typeof(shim_driver.cuKernelSetAttribute) real = shim_real(cuKernelSetAttribute);
     CUresult result;
+    int now;
 
     if (unlikely(!real))
         return SHIM_NO_DRIVER;
-    if (!shim_active())
+    if (!shim_active() || (shim_driver.cuKernelGetAttribute &&
+                           shim_driver.cuKernelGetAttribute(&now, attrib, kernel, dev) == CUDA_SUCCESS && now == val))
         return real(attrib, val, kernel, dev);
     order_all(CU_ID_cuKernelSetAttribute);
     result = real(attrib, val, kernel, dev);
