@@ -79,6 +79,7 @@ struct sched_policy_ops {
      * in `active`. */
     void (*lane_added)(void *state, const struct sched_view *view, uint32_t lane);
     void (*lane_woke)(void *state, const struct sched_view *view, uint32_t lane); /* it was not active and will be */
+    void (*offered)(void *state, const struct sched_view *view, uint32_t lane);   /* it has a new head */
     void (*issued)(void *state, const struct sched_view *view, uint32_t lane, const struct sched_launch *launch,
                    sched_msm_t msm, uint64_t now_ns); /* once for each launch */
     void (*completed)(void *state, const struct sched_view *view, uint32_t lane, uint64_t seq, uint64_t now_ns);

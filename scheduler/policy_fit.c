@@ -40,6 +40,7 @@ struct fit_lane {
 struct fit {
     uint64_t floor; /* virtual time of the least advanced active lane, as last computed */
     uint32_t floor_lane;
+    uint64_t deadline_ns; /* no head has a deadline before this one; refreshed when it comes near */
     struct fit_lane lane[SCHED_LANES_MAX];
 };
 
@@ -91,6 +92,14 @@ static void fit_lane_woke(void *state, const struct sched_view *view, uint32_t l
         own->vtime = fit->floor + debt_max;
 }
 
+static void fit_offered(void *state, const struct sched_view *view, uint32_t lane)
+{
+    struct fit *fit = state;
+
+    if (view->lane[lane].deadline_ns < fit->deadline_ns)
+        fit->deadline_ns = view->lane[lane].deadline_ns;
+}
+
 static void fit_issued(void *state, const struct sched_view *view, uint32_t lane, const struct sched_launch *launch,
                        sched_msm_t msm, uint64_t now_ns)
 {
@@ -104,28 +113,39 @@ static void fit_issued(void *state, const struct sched_view *view, uint32_t lane
         fit->floor = own->vtime;
 }
 
-/* Rule 1. NULL: no lane is short of slack; `*wake_ns` is lowered to the time at which one will be. */
-static const struct sched_head *fit_urgent(const struct sched_view *view, uint64_t now_ns, uint64_t *wake_ns)
+/* From when on is a lane with this deadline short of slack? */
+static uint64_t fit_urgent_ns(const struct sched_view *view, uint64_t deadline_ns)
 {
-    const struct sched_head *nearest = &view->head[0];
-    uint64_t margin, urgent_ns;
+    uint64_t margin =
+        view->hold_cap_ns > SCHED_NEVER / FIT_SLACK_CAPS ? SCHED_NEVER : FIT_SLACK_CAPS * view->hold_cap_ns;
 
-    if (view->slo_lanes == 0)
-        return NULL;
-    for (uint32_t i = 1; i < view->heads; i++)
-        if (view->head[i].deadline_ns < nearest->deadline_ns)
-            nearest = &view->head[i];
-    if (nearest->deadline_ns == SCHED_NEVER)
-        return NULL;
+    if (deadline_ns == SCHED_NEVER)
+        return SCHED_NEVER;
+    return deadline_ns < margin ? 0 : sched_add_ns(deadline_ns - margin, 1);
+}
 
-    /* Slack is below the margin from this time on. The other deadlines come later, so they need no look. */
-    margin = view->hold_cap_ns > SCHED_NEVER / FIT_SLACK_CAPS ? SCHED_NEVER : FIT_SLACK_CAPS * view->hold_cap_ns;
-    urgent_ns = nearest->deadline_ns < margin ? 0 : sched_add_ns(nearest->deadline_ns - margin, 1);
+/* Rule 1: the lane with least slack, if it is short. -1: no lane is; `*wake_ns` is lowered to when one may be. */
+static int fit_urgent(struct fit *fit, const struct sched_view *view, uint64_t now_ns, uint64_t *wake_ns)
+{
+    int lane = -1;
+
+    if (now_ns >= fit_urgent_ns(view, fit->deadline_ns)) {
+        fit->deadline_ns = SCHED_NEVER;
+        for (uint32_t i = 0; i < view->heads; i++) {
+            if (view->head[i].deadline_ns >= fit->deadline_ns)
+                continue;
+            fit->deadline_ns = view->head[i].deadline_ns;
+            lane = (int)view->head[i].lane;
+        }
+    }
+
+    uint64_t urgent_ns = fit_urgent_ns(view, fit->deadline_ns);
+
     if (now_ns >= urgent_ns)
-        return nearest;
+        return lane;
     if (urgent_ns < *wake_ns)
         *wake_ns = urgent_ns;
-    return NULL;
+    return -1;
 }
 
 /* The least virtual time of all heads. Active lanes without a head do not count: nobody waits for them. */
@@ -199,11 +219,10 @@ static int fit_oldest(struct fit *fit, const struct sched_view *view)
 static int fit_pick(void *state, const struct sched_view *view, uint64_t now_ns, struct sched_decision *decision,
                     uint64_t *wake_ns)
 {
-    const struct sched_head *urgent = fit_urgent(view, now_ns, wake_ns);
-    int lane;
+    int lane = fit_urgent(state, view, now_ns, wake_ns);
 
-    if (urgent)
-        return sched_pick_one(view, urgent->lane, SCHED_REASON_SLACK, decision);
+    if (lane >= 0)
+        return sched_pick_one(view, (uint32_t)lane, SCHED_REASON_SLACK, decision);
     lane = fit_oldest(state, view);
     if (lane >= 0)
         return sched_pick_one(view, (uint32_t)lane, SCHED_REASON_FITS, decision);
@@ -224,5 +243,6 @@ const struct sched_policy_ops sched_policy_fit = {
     .pick = fit_pick,
     .lane_added = fit_lane_added,
     .lane_woke = fit_lane_woke,
+    .offered = fit_offered,
     .issued = fit_issued,
 };

@@ -16,7 +16,7 @@
  * Heads that are never held are due from the start: ops (kernel == 0), which need no SM, and glued launches, which must
  * directly follow a predecessor that was issued, or else they would not be heads. Their time in the heap is submission
  * minus the hold cap. That puts them before all held launches of about their age, but a lane that submits nothing but
- * ops still cannot starve launches that are older than that.
+ * ops still cannot starve launches that are two caps older.
  *
  * SM demand. A grid asks for blocks / (blocks per SM) SMs; beyond one wave it asks for the whole device. Launches of
  * one lane run one after another, as they would in a stream, so what a lane has in flight asks for the *maximum* of its
@@ -32,9 +32,13 @@
  * A burst starts with a launch whose predecessors are all complete when it is first seen. That is an approximation: a
  * host that is slower than the device starts a burst with each launch, which makes its deadline too generous.
  *
- * Invariants: see scheduler.h. Here: view.head is a heap and slot.head_at its inverse; view.inflight, lanes_inflight
- * and load_msm are the sums over the lanes; view.active lists exactly the lanes that offer something or have something
- * in flight. All of it is kept up to date by refresh(), which is called after every change to a lane.
+ * Between a decision and the report of its issue a lane neither offers a head nor has one in flight, but it stays
+ * active: else it would seem to go idle and return with each launch, and lose what it is owed.
+ *
+ * Invariants: see scheduler.h. Here: view.head is a heap and slot.head_at its inverse; view.inflight and load_msm are
+ * the sums over the lanes; view.flying lists exactly the lanes that have something in flight, view.active those and the
+ * ones that offer something or are about to be issued. All of it is kept up to date by refresh(), which is called after
+ * every change to a lane.
  *
  * What it may not do: allocate after sched_create, read a clock, call anything but memory functions of libc, print.
  */
@@ -403,6 +407,8 @@ int sched_offer(struct sched *sched, uint32_t lane, const struct sched_launch *h
                                     .msm = l->head_msm});
     }
     refresh(sched, lane);
+    if (head && sched->policy->offered)
+        sched->policy->offered(sched->state, &sched->view, lane);
     return 0;
 }
 

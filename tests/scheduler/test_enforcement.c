@@ -11,7 +11,7 @@ static struct script {
     int answer;
     uint64_t wake_ns;
     struct sched_decision decision;
-    unsigned int picks, added, woke, issued, completed;
+    unsigned int picks, added, woke, offered, issued, completed;
     sched_msm_t issued_msm;
     bool state_was_zero;
 } script;
@@ -42,6 +42,13 @@ static void scripted_woke(void *state, const struct sched_view *view, uint32_t l
         cr_expect(ne(u32, view->active[i], lane));
 }
 
+static void scripted_offered(void *state, const struct sched_view *view, uint32_t lane)
+{
+    script.offered++;
+    cr_expect(view->lane[lane].offered);
+    cr_expect(view->lane[lane].active);
+}
+
 static void scripted_issued(void *state, const struct sched_view *view, uint32_t lane,
                             const struct sched_launch *launch, sched_msm_t msm, uint64_t now_ns)
 {
@@ -62,6 +69,7 @@ static const struct sched_policy_ops scripted = {
     .pick = scripted_pick,
     .lane_added = scripted_added,
     .lane_woke = scripted_woke,
+    .offered = scripted_offered,
     .issued = scripted_issued,
     .completed = scripted_completed,
 };
@@ -262,8 +270,13 @@ Test(hooks, are_called_once_for_each_event)
     sched_complete(sched, 1, 1, 0);
     sched_complete(sched, 1, 1, 0);
     cr_expect(eq(u32, script.completed, 1));
+    cr_expect(eq(u32, script.offered, 2));
     offer(sched, 1, kernel(2, 0, 2));
     cr_expect(eq(u32, script.woke, 4));
+    cr_expect(eq(u32, script.offered, 3));
+    offer(sched, 1, kernel(2, 0, 2));
+    cr_expect(eq(int, sched_offer(sched, 1, NULL), 0));
+    cr_expect(eq(u32, script.offered, 3), "not a new head");
     sched_destroy(sched);
 }
 
