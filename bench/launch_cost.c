@@ -655,14 +655,7 @@ struct goal {
     bool known;
 };
 
-enum { GOALS = 9 };
-
-static struct goal difference(const char *what, int with, int without, enum kernel kernel)
-{
-    return (struct goal){what, "ns", 50,
-                         over_rounds(with, 1, kernel, false, 1) - over_rounds(without, 1, kernel, false, 1),
-                         all.variants[with].count > 0 && all.variants[without].count > 0};
-}
+enum { GOALS = 6 };
 
 /* The median over the rounds of the median difference within a process. */
 static struct goal paired_difference(const char *what, int variant)
@@ -695,16 +688,14 @@ static void find_goals(struct goal goals[GOALS])
 {
     bool memory_known = all.memory[0].resident > 0 && all.memory[1].resident > 0;
 
-    goals[0] = difference("mode off costs more than the bare driver by, looked up by dlsym", OFF, BARE, SMALL);
-    goals[1] = difference("the same, linked", OFF_LINKED, BARE_LINKED, SMALL);
-    goals[2] = difference("the same for a launch that is refused, dlsym", OFF, BARE, REFUSED);
-    goals[3] = paired_difference("the same, linked against looked up in one process in mode off", OFF_LINKED);
-    goals[4] = cost("a held launch costs, looked up by dlsym", FULL);
-    goals[5] = cost("the same, linked", FULL_LINKED);
-    goals[6] = flatness("a held launch with 8 threads costs, of that with 1 thread", FULL);
-    goals[7] = (struct goal){"resident memory grows by, with 120 streams and 2,000 kernels", "MiB", 64,
+    goals[0] =
+        paired_difference("mode off: a linked call against the driver's own function, in one process", OFF_LINKED);
+    goals[1] = cost("a held launch costs, looked up by dlsym", FULL);
+    goals[2] = cost("the same, linked", FULL_LINKED);
+    goals[3] = flatness("a held launch with 8 threads costs, of that with 1 thread", FULL);
+    goals[4] = (struct goal){"resident memory grows by, with 120 streams and 2,000 kernels", "MiB", 64,
                              (double)(all.memory[1].resident - all.memory[0].resident) / 1024, memory_known};
-    goals[8] = (struct goal){"private writable memory grows by, with the same", "MiB", 64,
+    goals[5] = (struct goal){"private writable memory grows by, with the same", "MiB", 64,
                              (double)(all.memory[1].writable - all.memory[0].writable) / 1024,
                              /* a simulated device maps hundreds of gigabytes, more or less of them */
                              memory_known && !all.libraries};
