@@ -15,6 +15,7 @@ wanted=(
     "command:ninja|ninja-build|runs the build"
     "command:pkg-config|pkg-config|finds the libraries below"
     "command:python3|python3|scripts that check the tree and sum up tests"
+    "python:ensurepip|python3-venv|tests run Python programs that others wrote, from an environment of their own"
     "command:readelf|binutils|checks of the built library"
     "pc:criterion|libcriterion-dev|unit tests"
     "pc:jansson|libjansson-dev|the command, the demo and tests read JSON"
@@ -27,6 +28,7 @@ have()
     local what=${1#*:}
     case $1 in
         command:*) command -v "$what" >/dev/null ;;
+        python:*) python3 -c "import $what" 2>/dev/null ;;
         pc:*) command -v pkg-config >/dev/null && pkg-config --exists "$what" ;;
         header:*) command -v cc >/dev/null && printf '#include <%s>\n' "$what" | cc -fsyntax-only -x c - 2>/dev/null ;;
     esac

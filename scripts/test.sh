@@ -73,6 +73,13 @@ attempt()
 
 scripts/deps.sh
 
+# Programs that others wrote. Without a network the tests that run them are skipped.
+if clients=$(timeout 600 scripts/clients.sh); then
+    export SIMCUDA_PYTHON=$clients
+else
+    echo "test.sh: cuda-core and Numba could not be installed, so their tests will be skipped" >&2
+fi
+
 if attempt "configure build" configure build && attempt "compile build" meson compile -C build; then
     run_tests build --no-rebuild
 fi

@@ -10,6 +10,7 @@
 /* What had been issued in each lane of a context when somebody began to wait for the context. */
 struct progress {
     struct context *context;
+    uint32_t top; /* lanes that there were then; one that comes later has nothing that was waited for */
     uint64_t issued[SCHED_LANES_MAX];
 };
 
@@ -18,14 +19,15 @@ static void progress_read(struct progress *progress, CUcontext handle)
     progress->context = context_find(shim_engine, handle ? handle : order_current_context());
     if (!progress->context)
         return;
-    for (uint32_t i = 0; i < device_lane_top(progress->context->device); i++)
+    progress->top = device_lane_top(progress->context->device);
+    for (uint32_t i = 0; i < progress->top; i++)
         progress->issued[i] =
             atomic_load_explicit(&device_lane(progress->context->device, i)->issued, memory_order_acquire);
 }
 
-static void progress_synced(const struct progress *progress, uint32_t top)
+static void progress_synced(const struct progress *progress)
 {
-    for (uint32_t i = 0; progress->context && i < top; i++) {
+    for (uint32_t i = 0; progress->context && i < progress->top; i++) {
         struct lane *lane = device_lane(progress->context->device, i);
 
         if (lane->context == progress->context && atomic_load_explicit(&lane->state, memory_order_acquire) == LANE_LIVE)
@@ -37,7 +39,6 @@ SHIM_EXPORT CUresult cuCtxSynchronize(void)
 {
     typeof(shim_driver.cuCtxSynchronize) real = shim_real(cuCtxSynchronize);
     struct progress progress;
-    uint32_t top = 0;
     CUresult result;
 
     if (unlikely(!real))
@@ -46,11 +47,9 @@ SHIM_EXPORT CUresult cuCtxSynchronize(void)
         return real();
     order_context(NULL, CU_ID_cuCtxSynchronize);
     progress_read(&progress, NULL);
-    if (progress.context)
-        top = device_lane_top(progress.context->device);
     result = real();
     if (result == CUDA_SUCCESS)
-        progress_synced(&progress, top);
+        progress_synced(&progress);
     return order_result(result);
 }
 
@@ -59,7 +58,6 @@ SHIM_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     typeof(shim_driver.cuCtxSynchronize_v2) real = shim_real(cuCtxSynchronize_v2);
     struct progress progress;
-    uint32_t top = 0;
     CUresult result;
 
     if (unlikely(!real))
@@ -68,11 +66,9 @@ SHIM_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
         return real(ctx);
     order_context(ctx, CU_ID_cuCtxSynchronize_v2);
     progress_read(&progress, ctx);
-    if (progress.context)
-        top = device_lane_top(progress.context->device);
     result = real(ctx);
     if (result == CUDA_SUCCESS)
-        progress_synced(&progress, top);
+        progress_synced(&progress);
     return order_result(result);
 }
 
