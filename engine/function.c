@@ -206,16 +206,6 @@ uint32_t function_blocks_per_sm(struct engine *engine, const struct function *fu
     return (uint32_t)blocks;
 }
 
-void function_forget(struct engine *engine, CUfunction handle)
-{
-    struct function *function = (struct function *)handle_map_get(&engine->functions, (uint64_t)handle);
-
-    /* One behind is an epoch like any old one. */
-    if (function)
-        atomic_store_explicit(&function->epoch, atomic_load_explicit(&engine->function_epoch, memory_order_relaxed) - 1,
-                              memory_order_release);
-}
-
 void function_forget_all(struct engine *engine)
 {
     atomic_fetch_add_explicit(&engine->function_epoch, 1, memory_order_release);

@@ -44,9 +44,6 @@ const struct function *function_get(struct engine *engine, CUfunction handle);
 uint32_t function_blocks_per_sm(struct engine *engine, const struct function *function, uint32_t threads,
                                 uint32_t shared_bytes);
 
-/* An attribute of this handle changed. */
-void function_forget(struct engine *engine, CUfunction handle);
-
 /* Handles may have been recycled, or attributes changed. */
 void function_forget_all(struct engine *engine);
 

@@ -58,7 +58,8 @@ SHIM_EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute a
         return real(hfunc, attrib, value);
     order_context(NULL, CU_ID_cuFuncSetAttribute);
     result = real(hfunc, attrib, value);
-    function_forget(shim_engine, hfunc);
+    /* Of every handle: the function may be known under a CUkernel too. */
+    function_forget_all(shim_engine);
     return order_result(result);
 }
 

@@ -84,6 +84,7 @@ static void spin_barrier(void)
     OK(cu.cuFuncSetAttribute(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, size));
     for (int round = 0; round < 3; round++) {
         OK(cu.cuMemsetD32_v2(words, 0, 2));
+        OK(cu.cuStreamSynchronize(NULL)); /* the memset may return before it is done, and s1 does not wait for it */
         LAUNCH(meet, blocks, 32, s1, &words, &blocks, &met);
         OK(client_launch(shared, blocks, 32, (unsigned)size, s2, (void *[]){&p, &count}));
         OK(cu.cuCtxSynchronize());
