@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Virtual registers to rows. A PTX body names every value once, so a kernel may name thousands of registers of which a
- * few dozen live at a time; rows of dead registers are used again, which keeps a warp's registers in the cache and gives
- * an estimate of what a real compiler would need.
+ * few dozen live at a time; rows of dead registers are used again, which keeps a warp's registers in the cache and
+ * gives an estimate of what a real compiler would need.
  *
  * Liveness is solved per thread on the flow graph, then each register gets the hull of the places where it is live, and
  * rows are handed out in order of the hulls' starts. A register read and a register written by one instruction never
@@ -29,8 +29,8 @@ struct analysis {
     uint32_t words;     /* of a bit set */
     struct block *blocks;
     uint32_t block_count;
-    uint32_t *block_of; /* by instruction */
-    uint64_t *in, *out; /* live sets, block_count * words */
+    uint32_t *block_of;    /* by instruction */
+    uint64_t *in, *out;    /* live sets, block_count * words */
     uint32_t *start, *end; /* hull of each register, start > end: never used */
 };
 
@@ -83,7 +83,7 @@ static int find_blocks(struct analysis *a)
     for (uint32_t i = 0; i < count; i++) {
         const struct insn *insn = &input->code[i];
         if (insn->op == OP_BRA) {
-            a->block_of[(uint32_t) insn->imm - base] = 1;
+            a->block_of[(uint32_t)insn->imm - base] = 1;
         } else if (insn->op == OP_BRX) {
             const struct jump_table *table = &input->function->tables[insn->imm];
             for (uint32_t j = 0; j < table->count; j++)
@@ -111,7 +111,7 @@ static int find_blocks(struct analysis *a)
         b->successor[0] = falls && block + 1 < a->block_count ? block + 1 : NONE;
         b->successor[1] = NONE;
         if (last->op == OP_BRA) {
-            b->successor[1] = a->block_of[(uint32_t) last->imm - base];
+            b->successor[1] = a->block_of[(uint32_t)last->imm - base];
         } else if (last->op == OP_BRX) {
             const struct jump_table *table = &input->function->tables[last->imm];
             b->targets = &input->function->targets[table->first];
@@ -120,7 +120,6 @@ static int find_blocks(struct analysis *a)
     }
     return 0;
 }
-
 
 static bool merge(uint64_t *to, const uint64_t *from, uint32_t words)
 {
@@ -136,7 +135,7 @@ static bool merge(uint64_t *to, const uint64_t *from, uint32_t words)
 static bool transfer(struct analysis *a, uint32_t block, uint64_t *live)
 {
     const struct block *b = &a->blocks[block];
-    memcpy(live, &a->out[(size_t) block * a->words], a->words * sizeof(*live));
+    memcpy(live, &a->out[(size_t)block * a->words], a->words * sizeof(*live));
     for (uint32_t i = b->end; i-- > b->first;) {
         const struct insn *insn = &a->input->code[i];
         if (!insn->guard)
@@ -144,7 +143,7 @@ static bool transfer(struct analysis *a, uint32_t block, uint64_t *live)
         FOR_EACH_ACCESS(a, insn, reg, is_write,
                         if (!is_write || insn->guard) live[reg / 64] |= UINT64_C(1) << reg % 64;);
     }
-    return merge(&a->in[(size_t) block * a->words], live, a->words);
+    return merge(&a->in[(size_t)block * a->words], live, a->words);
 }
 
 static int solve(struct analysis *a)
@@ -156,14 +155,14 @@ static int solve(struct analysis *a)
         changed = false;
         for (uint32_t block = a->block_count; block-- > 0;) {
             const struct block *b = &a->blocks[block];
-            uint64_t *out = &a->out[(size_t) block * a->words];
+            uint64_t *out = &a->out[(size_t)block * a->words];
             for (int i = 0; i < 2; i++) {
                 if (b->successor[i] != NONE)
-                    merge(out, &a->in[(size_t) b->successor[i] * a->words], a->words);
+                    merge(out, &a->in[(size_t)b->successor[i] * a->words], a->words);
             }
             for (uint32_t i = 0; i < b->target_count; i++) {
                 uint32_t to = a->block_of[b->targets[i] - a->input->function->first_pc];
-                merge(out, &a->in[(size_t) to * a->words], a->words);
+                merge(out, &a->in[(size_t)to * a->words], a->words);
             }
             changed |= transfer(a, block, live);
         }
@@ -186,7 +185,7 @@ static void find_hulls(struct analysis *a, bool solved)
         a->start[i] = a->end[i] = NONE;
     for (uint32_t i = 0; i < a->input->count; i++) {
         const struct insn *insn = &a->input->code[i];
-        FOR_EACH_ACCESS(a, insn, reg, is_write, (void) is_write; extend(a, reg, i););
+        FOR_EACH_ACCESS(a, insn, reg, is_write, (void)is_write; extend(a, reg, i););
     }
     for (uint32_t reg = 0; reg < a->registers && !solved; reg++) {
         if (a->start[reg] != NONE) {
@@ -197,11 +196,11 @@ static void find_hulls(struct analysis *a, bool solved)
     for (uint32_t block = 0; block < a->block_count && solved; block++) {
         const struct block *b = &a->blocks[block];
         for (uint32_t word = 0; word < a->words; word++) {
-            uint64_t in = a->in[(size_t) block * a->words + word], out = a->out[(size_t) block * a->words + word];
+            uint64_t in = a->in[(size_t)block * a->words + word], out = a->out[(size_t)block * a->words + word];
             for (; in; in &= in - 1)
-                extend(a, word * 64 + (uint32_t) __builtin_ctzll(in), b->first);
+                extend(a, word * 64 + (uint32_t)__builtin_ctzll(in), b->first);
             for (; out; out &= out - 1)
-                extend(a, word * 64 + (uint32_t) __builtin_ctzll(out), b->end - 1);
+                extend(a, word * 64 + (uint32_t)__builtin_ctzll(out), b->end - 1);
         }
     }
 }
@@ -237,9 +236,9 @@ static int scan_pool(const struct analysis *a, uint32_t first, uint32_t count, u
     struct scan scan = {.a = a, .first = first, .count = count, .row = row};
     uint32_t used = 0, *bucket = calloc(places + 2, sizeof(uint32_t));
     int error = -ENOMEM;
-    scan.order = calloc((size_t) count + 1, sizeof(uint32_t));
-    scan.free_rows = calloc((size_t) count + 1, sizeof(uint32_t));
-    scan.next = calloc((size_t) count + 1, sizeof(uint32_t));
+    scan.order = calloc((size_t)count + 1, sizeof(uint32_t));
+    scan.free_rows = calloc((size_t)count + 1, sizeof(uint32_t));
+    scan.next = calloc((size_t)count + 1, sizeof(uint32_t));
     scan.ending = calloc(places + 1, sizeof(uint32_t));
     if (!bucket || !scan.order || !scan.free_rows || !scan.next || !scan.ending)
         goto done;
@@ -280,18 +279,19 @@ static void rewrite(const struct analysis *a, const uint32_t *row)
                 insn->o[j] = row[reg] * (insn->o[j] & 1 ? ROW64 : ROW32) | (insn->o[j] & 3);
         }
         /* row 0 of the predicates is "true" */
-        insn->guard = (uint16_t) (insn->guard >> 1 ? (preds[insn->guard >> 1] + 1) << 1 | (insn->guard & 1) : insn->guard);
-        insn->ps = (uint16_t) (insn->ps >> 1 ? (preds[insn->ps >> 1] + 1) << 1 | (insn->ps & 1) : insn->ps);
-        insn->ps2 = (uint16_t) (insn->ps2 >> 1 ? (preds[insn->ps2 >> 1] + 1) << 1 | (insn->ps2 & 1) : insn->ps2);
-        insn->pd = (uint16_t) (insn->pd ? preds[insn->pd] + 1 : 0);
-        insn->pd2 = (uint16_t) (insn->pd2 ? preds[insn->pd2] + 1 : 0);
+        insn->guard =
+            (uint16_t)(insn->guard >> 1 ? (preds[insn->guard >> 1] + 1) << 1 | (insn->guard & 1) : insn->guard);
+        insn->ps = (uint16_t)(insn->ps >> 1 ? (preds[insn->ps >> 1] + 1) << 1 | (insn->ps & 1) : insn->ps);
+        insn->ps2 = (uint16_t)(insn->ps2 >> 1 ? (preds[insn->ps2 >> 1] + 1) << 1 | (insn->ps2 & 1) : insn->ps2);
+        insn->pd = (uint16_t)(insn->pd ? preds[insn->pd] + 1 : 0);
+        insn->pd2 = (uint16_t)(insn->pd2 ? preds[insn->pd2] + 1 : 0);
     }
 }
 
 /* Most 32-bit units that are live at one instruction. */
 static int find_pressure(const struct analysis *a, uint32_t *pressure)
 {
-    int32_t *change = calloc((size_t) a->input->count + 3, sizeof(*change));
+    int32_t *change = calloc((size_t)a->input->count + 3, sizeof(*change));
     int32_t now = 0, most = 0;
     if (!change)
         return -ENOMEM;
@@ -307,7 +307,7 @@ static int find_pressure(const struct analysis *a, uint32_t *pressure)
         most = now > most ? now : most;
     }
     free(change);
-    *pressure = (uint32_t) most;
+    *pressure = (uint32_t)most;
     return 0;
 }
 
@@ -317,14 +317,14 @@ static int analyse(struct analysis *a)
     if (error)
         return error;
     a->words = a->registers / 64 + 1;
-    bool solved = (uint64_t) a->block_count * a->words * 16 <= SET_BYTES_MAX;
-    a->start = calloc((size_t) a->registers + 1, sizeof(uint32_t));
-    a->end = calloc((size_t) a->registers + 1, sizeof(uint32_t));
+    bool solved = (uint64_t)a->block_count * a->words * 16 <= SET_BYTES_MAX;
+    a->start = calloc((size_t)a->registers + 1, sizeof(uint32_t));
+    a->end = calloc((size_t)a->registers + 1, sizeof(uint32_t));
     if (!a->start || !a->end)
         return -ENOMEM;
     if (solved) {
-        a->in = calloc((size_t) a->block_count * a->words, sizeof(uint64_t));
-        a->out = calloc((size_t) a->block_count * a->words, sizeof(uint64_t));
+        a->in = calloc((size_t)a->block_count * a->words, sizeof(uint64_t));
+        a->out = calloc((size_t)a->block_count * a->words, sizeof(uint64_t));
         if (!a->in || !a->out)
             return -ENOMEM;
         error = solve(a);
@@ -338,7 +338,7 @@ static int analyse(struct analysis *a)
 int alloc_registers(struct function *function, const struct alloc_input *input)
 {
     struct analysis a = {.input = input, .registers = input->r32 + input->r64 + input->preds};
-    uint32_t *row = calloc((size_t) a.registers + 1, sizeof(uint32_t));
+    uint32_t *row = calloc((size_t)a.registers + 1, sizeof(uint32_t));
     int error = row ? analyse(&a) : -ENOMEM;
     if (!error)
         error = scan_pool(&a, 0, input->r32, row, &function->n32);

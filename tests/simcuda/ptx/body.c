@@ -12,7 +12,7 @@
 
 static int cut(struct text_span span)
 {
-    return span.length > MESSAGE_WORD_MAX ? MESSAGE_WORD_MAX : (int) span.length;
+    return span.length > MESSAGE_WORD_MAX ? MESSAGE_WORD_MAX : (int)span.length;
 }
 
 bool body_fail(struct body *body, int error, const char *format, ...)
@@ -29,7 +29,7 @@ const char *body_opcode(const struct body *body, char buffer[MESSAGE_WORD_MAX])
 {
     int used = snprintf(buffer, MESSAGE_WORD_MAX, "%.*s", cut(body->opcode), body->opcode.at);
     for (uint32_t i = 0; i < body->modifier_count && used < MESSAGE_WORD_MAX; i++)
-        used += snprintf(buffer + used, (size_t) (MESSAGE_WORD_MAX - used), ".%.*s", cut(body->modifiers[i]),
+        used += snprintf(buffer + used, (size_t)(MESSAGE_WORD_MAX - used), ".%.*s", cut(body->modifiers[i]),
                          body->modifiers[i].at);
     return buffer;
 }
@@ -64,7 +64,7 @@ static struct symbol *find_numbered(struct body *body, struct text_span name, ui
     uint64_t number = 0, power = 1;
     while (digits < name.length && digits < 8 && name.at[name.length - 1 - digits] >= '0' &&
            name.at[name.length - 1 - digits] <= '9') {
-        number += power * (uint64_t) (name.at[name.length - 1 - digits] - '0');
+        number += power * (uint64_t)(name.at[name.length - 1 - digits] - '0');
         power *= 10;
         digits++;
         if (digits > 1 && name.at[name.length - digits] == '0')
@@ -118,7 +118,7 @@ static bool register_number(struct body *body, struct symbol *symbol, struct tex
     if (symbol->kind == SYM_REGISTERS) {
         uint32_t number = 0;
         for (size_t i = symbol->name.length; i < name.length; i++)
-            number = number * 10 + (uint32_t) (name.at[i] - '0');
+            number = number * 10 + (uint32_t)(name.at[i] - '0');
         if (!symbol->ids) {
             symbol->ids = calloc(symbol->count, sizeof(*symbol->ids));
             if (!symbol->ids)
@@ -141,8 +141,8 @@ static bool register_number(struct body *body, struct symbol *symbol, struct tex
 
 static uint32_t constant_hash(uint64_t value, bool wide, int32_t global)
 {
-    uint64_t mixed = (value ^ (uint64_t) (uint32_t) global << 32 ^ (wide ? 1 : 0)) * UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t) (mixed >> 32);
+    uint64_t mixed = (value ^ (uint64_t)(uint32_t)global << 32 ^ (wide ? 1 : 0)) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)(mixed >> 32);
 }
 
 static bool grow_constant_index(struct body *body)
@@ -168,7 +168,7 @@ bool body_constant(struct body *body, uint64_t value, bool wide, int32_t global,
 {
     struct function *function = body->function;
     if (!wide)
-        value = (uint32_t) value;
+        value = (uint32_t)value;
     if (function->constant_count * 2 >= body->constant_index_size && !grow_constant_index(body))
         return false;
     uint32_t mask = body->constant_index_size - 1, at = constant_hash(value, wide, global) & mask;
@@ -195,11 +195,11 @@ bool body_constant(struct body *body, uint64_t value, bool wide, int32_t global,
 
 bool body_add_frame(struct body *body, uint64_t bytes, uint32_t align, uint32_t *out)
 {
-    uint64_t offset = ((uint64_t) body->frame + align - 1) & ~(uint64_t) (align - 1);
+    uint64_t offset = ((uint64_t)body->frame + align - 1) & ~(uint64_t)(align - 1);
     if (bytes > LOCAL_BYTES_MAX || offset + bytes > LOCAL_BYTES_MAX)
         return body_fail(body, -E2BIG, "more than %d bytes of local memory", LOCAL_BYTES_MAX);
-    *out = (uint32_t) offset;
-    body->frame = (uint32_t) (offset + bytes);
+    *out = (uint32_t)offset;
+    body->frame = (uint32_t)(offset + bytes);
     if (body->frame > body->frame_max)
         body->frame_max = body->frame;
     return true;
@@ -209,15 +209,15 @@ bool body_add_frame(struct body *body, uint64_t bytes, uint32_t align, uint32_t 
 static bool place_shared(struct body *body, uint64_t size, uint32_t align, uint64_t *out)
 {
     struct ptx_module *module = body->reader->module;
-    uint64_t start = body->function->is_entry ? (uint64_t) module->shared_common + body->function->shared_bytes
+    uint64_t start = body->function->is_entry ? (uint64_t)module->shared_common + body->function->shared_bytes
                                               : module->shared_common;
-    uint64_t offset = (start + align - 1) & ~(uint64_t) (align - 1);
+    uint64_t offset = (start + align - 1) & ~(uint64_t)(align - 1);
     if (offset + size > SHARED_BYTES_MAX)
         return body_fail(body, -E2BIG, "more than %d bytes of shared memory", SHARED_BYTES_MAX);
     if (body->function->is_entry)
-        body->function->shared_bytes = (uint32_t) (offset + size - module->shared_common);
+        body->function->shared_bytes = (uint32_t)(offset + size - module->shared_common);
     else
-        module->shared_common = (uint32_t) (offset + size);
+        module->shared_common = (uint32_t)(offset + size);
     *out = offset;
     return true;
 }
@@ -249,7 +249,7 @@ struct insn *body_emit(struct body *body, enum op op)
         return NULL;
     module->code = items;
     struct insn *insn = &module->code[module->code_count++];
-    *insn = (struct insn){.op = (uint16_t) op, .guard = body->guard, .line = body->line};
+    *insn = (struct insn){.op = (uint16_t)op, .guard = body->guard, .line = body->line};
     return insn;
 }
 
@@ -375,7 +375,7 @@ static bool read_offset(struct body *body, int64_t *offset)
     }
     if (!reader_integer(body->reader, "an offset", UINT64_MAX, &value))
         return false;
-    *offset = (int64_t) (negative ? -value : value);
+    *offset = (int64_t)(negative ? -value : value);
     return true;
 }
 
@@ -388,7 +388,7 @@ static bool read_address(struct body *body, struct operand *operand)
         uint64_t value;
         if (!reader_integer(body->reader, "an address", UINT64_MAX, &value))
             return false;
-        operand->offset = (int64_t) value;
+        operand->offset = (int64_t)value;
     } else {
         if (!read_operand(body, &base))
             return false;
@@ -493,7 +493,7 @@ static bool read_name(struct body *body, struct operand *operand)
             operand->kind = OPD_NAME;
         return true;
     }
-    operand->symbol = (uint32_t) (symbol - body->reader->symbols.items);
+    operand->symbol = (uint32_t)(symbol - body->reader->symbols.items);
     operand->type = symbol->type;
     if (symbol->kind == SYM_REGISTER || symbol->kind == SYM_REGISTERS) {
         operand->kind = symbol->type == T_PRED ? OPD_PREDICATE : OPD_REGISTER;
@@ -562,7 +562,7 @@ static bool read_guard(struct body *body)
         return false;
     if (operand.kind != OPD_PREDICATE)
         return body_fail(body, -EINVAL, "a guard needs a predicate");
-    body->guard = (uint16_t) (operand.reg << 1 | operand.negated);
+    body->guard = (uint16_t)(operand.reg << 1 | operand.negated);
     return true;
 }
 
@@ -623,7 +623,7 @@ static bool read_registers(struct body *body)
         if (!symbol)
             return false;
         symbol->type = variable.type;
-        symbol->count = (uint32_t) count;
+        symbol->count = (uint32_t)count;
         if (!lex_is_punct(&reader->lex, ','))
             break;
         lex_next(&reader->lex);
@@ -644,7 +644,7 @@ static bool read_body_variable(struct body *body, enum symbol_kind kind)
         if (variable.type == T_PRED || (variable.bytes == 0 && !dynamic))
             return reader_fail(reader, -EINVAL, variable.line, "'%.*s' has no size", cut(variable.name),
                                variable.name.at);
-        uint32_t align = variable.align ? variable.align : (uint32_t) variable.element_bytes, offset;
+        uint32_t align = variable.align ? variable.align : (uint32_t)variable.element_bytes, offset;
         struct symbol *symbol = declare(body, variable.name, dynamic ? SYM_SHARED_DYNAMIC : kind, variable.line);
         if (!symbol)
             return false;
@@ -724,7 +724,7 @@ static bool read_label(struct body *body)
         struct symbol *symbol = declare(body, name, SYM_TARGETS, body->line);
         if (!symbol)
             return false;
-        uint32_t at = (uint32_t) (symbol - body->reader->symbols.items);
+        uint32_t at = (uint32_t)(symbol - body->reader->symbols.items);
         lex_next(lex);
         if (!read_targets(body, &index))
             return false;
@@ -807,8 +807,7 @@ static bool declare_params(struct body *body)
         bool result = i >= function->param_count;
         const struct ptx_param *param = result ? &function->results[i - function->param_count] : &function->params[i];
         struct text_span name = result ? function->result_names[i - function->param_count] : function->param_names[i];
-        struct symbol *symbol =
-            declare(body, name, function->is_entry ? SYM_PARAM : SYM_FRAME, function->body_line);
+        struct symbol *symbol = declare(body, name, function->is_entry ? SYM_PARAM : SYM_FRAME, function->body_line);
         if (!symbol)
             return false;
         symbol->type = T_B8;

@@ -46,9 +46,9 @@ static bool choose_group(struct warp *warp, bool calls, struct group *group)
         if (candidates == 0)
             return false;
     }
-    uint32_t lead = (uint32_t) __builtin_ctz(candidates);
+    uint32_t lead = (uint32_t)__builtin_ctz(candidates);
     for (uint32_t left = candidates & (candidates - 1); left; left &= left - 1) {
-        uint32_t lane = (uint32_t) __builtin_ctz(left);
+        uint32_t lane = (uint32_t)__builtin_ctz(left);
         if (calls && warp->frame[lane].depth != warp->frame[lead].depth) {
             if (warp->frame[lane].depth > warp->frame[lead].depth)
                 lead = lane;
@@ -58,7 +58,7 @@ static bool choose_group(struct warp *warp, bool calls, struct group *group)
     }
     *group = (struct group){.pc = warp->pc[lead], .meet = UINT32_MAX, .lead = lead};
     for (uint32_t left = warp->run; left; left &= left - 1) {
-        uint32_t lane = (uint32_t) __builtin_ctz(left);
+        uint32_t lane = (uint32_t)__builtin_ctz(left);
         if (calls && !same_frame(&warp->frame[lane], &warp->frame[lead]))
             continue;
         if (warp->pc[lane] == group->pc)
@@ -86,7 +86,7 @@ static char *fail_access(struct run *run, struct warp *warp, unsigned lane, cons
                          uint32_t bytes, bool write)
 {
     enum ptx_fault_kind kind = address % bytes ? PTX_FAULT_MISALIGNED : PTX_FAULT_ILLEGAL_ADDRESS;
-    run_fault(run, warp, lane, kind, (uint32_t) (insn - run->code), address, bytes, write);
+    run_fault(run, warp, lane, kind, (uint32_t)(insn - run->code), address, bytes, write);
     return NULL;
 }
 
@@ -128,52 +128,74 @@ static inline char *resolve(struct run *run, struct warp *warp, unsigned lane, c
     default:
         if (__builtin_expect(in_range(&run->ranges[write][0], address, bytes), 1) ||
             run_access(run, address, bytes, write))
-            return (char *) (uintptr_t) address;
+            return (char *)(uintptr_t)address;
     }
     return fail_access(run, warp, lane, insn, address, bytes, write);
 }
 
 /* An acquiring load pairs with a releasing store or an atomic of another kernel, or with a release of the host. */
-#define LOAD(type, order) __atomic_load_n((const type *) (const void *) at, order)
-#define STORE(type, order) __atomic_store_n((type *) (void *) at, (type) value, order)
+#define LOAD(type, order) __atomic_load_n((const type *)(const void *)at, order)
+#define STORE(type, order) __atomic_store_n((type *)(void *)at, (type)value, order)
 
 static inline uint64_t load(const char *at, unsigned bytes)
 {
     switch (bytes) {
-    case 1: return LOAD(uint8_t, __ATOMIC_RELAXED);
-    case 2: return LOAD(uint16_t, __ATOMIC_RELAXED);
-    case 4: return LOAD(uint32_t, __ATOMIC_RELAXED);
-    default: return LOAD(uint64_t, __ATOMIC_RELAXED);
+    case 1:
+        return LOAD(uint8_t, __ATOMIC_RELAXED);
+    case 2:
+        return LOAD(uint16_t, __ATOMIC_RELAXED);
+    case 4:
+        return LOAD(uint32_t, __ATOMIC_RELAXED);
+    default:
+        return LOAD(uint64_t, __ATOMIC_RELAXED);
     }
 }
 
 static uint64_t load_acquire(const char *at, unsigned bytes)
 {
     switch (bytes) {
-    case 1: return LOAD(uint8_t, __ATOMIC_ACQUIRE);
-    case 2: return LOAD(uint16_t, __ATOMIC_ACQUIRE);
-    case 4: return LOAD(uint32_t, __ATOMIC_ACQUIRE);
-    default: return LOAD(uint64_t, __ATOMIC_ACQUIRE);
+    case 1:
+        return LOAD(uint8_t, __ATOMIC_ACQUIRE);
+    case 2:
+        return LOAD(uint16_t, __ATOMIC_ACQUIRE);
+    case 4:
+        return LOAD(uint32_t, __ATOMIC_ACQUIRE);
+    default:
+        return LOAD(uint64_t, __ATOMIC_ACQUIRE);
     }
 }
 
 static inline void store(char *at, unsigned bytes, uint64_t value)
 {
     switch (bytes) {
-    case 1: STORE(uint8_t, __ATOMIC_RELAXED); break;
-    case 2: STORE(uint16_t, __ATOMIC_RELAXED); break;
-    case 4: STORE(uint32_t, __ATOMIC_RELAXED); break;
-    default: STORE(uint64_t, __ATOMIC_RELAXED);
+    case 1:
+        STORE(uint8_t, __ATOMIC_RELAXED);
+        break;
+    case 2:
+        STORE(uint16_t, __ATOMIC_RELAXED);
+        break;
+    case 4:
+        STORE(uint32_t, __ATOMIC_RELAXED);
+        break;
+    default:
+        STORE(uint64_t, __ATOMIC_RELAXED);
     }
 }
 
 static void store_release(char *at, unsigned bytes, uint64_t value)
 {
     switch (bytes) {
-    case 1: STORE(uint8_t, __ATOMIC_RELEASE); break;
-    case 2: STORE(uint16_t, __ATOMIC_RELEASE); break;
-    case 4: STORE(uint32_t, __ATOMIC_RELEASE); break;
-    default: STORE(uint64_t, __ATOMIC_RELEASE);
+    case 1:
+        STORE(uint8_t, __ATOMIC_RELEASE);
+        break;
+    case 2:
+        STORE(uint16_t, __ATOMIC_RELEASE);
+        break;
+    case 4:
+        STORE(uint32_t, __ATOMIC_RELEASE);
+        break;
+    default:
+        STORE(uint64_t, __ATOMIC_RELEASE);
     }
 }
 
@@ -183,31 +205,37 @@ static void full_fence(struct run *run)
 #if defined(__SANITIZE_THREAD__)
     __atomic_fetch_add(&run->instance->fence, 1, __ATOMIC_SEQ_CST); /* the sanitizer knows no fences */
 #else
-    (void) run;
+    (void)run;
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
 }
 
 #define EXCHANGE_LOOP(type)                                                                                            \
     do {                                                                                                               \
-        type *word_ = (type *) (void *) at;                                                                            \
+        type *word_ = (type *)(void *)at;                                                                              \
         type old_ = __atomic_load_n(word_, __ATOMIC_RELAXED), new_;                                                    \
         do {                                                                                                           \
-            new_ = (type) atomic_new_value(insn, old_, b, c);                                                          \
+            new_ = (type)atomic_new_value(insn, old_, b, c);                                                           \
         } while (!__atomic_compare_exchange_n(word_, &old_, new_, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));          \
         return old_;                                                                                                   \
     } while (0)
 
 #define ATOMIC_DIRECT(type)                                                                                            \
     do {                                                                                                               \
-        type *word_ = (type *) (void *) at;                                                                            \
+        type *word_ = (type *)(void *)at;                                                                              \
         switch (insn->sub) {                                                                                           \
-        case AT_ADD: return __atomic_fetch_add(word_, (type) b, __ATOMIC_SEQ_CST);                                     \
-        case AT_AND: return __atomic_fetch_and(word_, (type) b, __ATOMIC_SEQ_CST);                                     \
-        case AT_OR: return __atomic_fetch_or(word_, (type) b, __ATOMIC_SEQ_CST);                                       \
-        case AT_XOR: return __atomic_fetch_xor(word_, (type) b, __ATOMIC_SEQ_CST);                                     \
-        case AT_EXCH: return __atomic_exchange_n(word_, (type) b, __ATOMIC_SEQ_CST);                                   \
-        default: break;                                                                                                \
+        case AT_ADD:                                                                                                   \
+            return __atomic_fetch_add(word_, (type)b, __ATOMIC_SEQ_CST);                                               \
+        case AT_AND:                                                                                                   \
+            return __atomic_fetch_and(word_, (type)b, __ATOMIC_SEQ_CST);                                               \
+        case AT_OR:                                                                                                    \
+            return __atomic_fetch_or(word_, (type)b, __ATOMIC_SEQ_CST);                                                \
+        case AT_XOR:                                                                                                   \
+            return __atomic_fetch_xor(word_, (type)b, __ATOMIC_SEQ_CST);                                               \
+        case AT_EXCH:                                                                                                  \
+            return __atomic_exchange_n(word_, (type)b, __ATOMIC_SEQ_CST);                                              \
+        default:                                                                                                       \
+            break;                                                                                                     \
         }                                                                                                              \
     } while (0)
 
@@ -215,7 +243,8 @@ static uint64_t atomic(const struct insn *insn, char *at, uint64_t b, uint64_t c
 {
     bool real = insn->type >= T_F16;
     switch (insn->bytes) {
-    case 2: EXCHANGE_LOOP(uint16_t);
+    case 2:
+        EXCHANGE_LOOP(uint16_t);
     case 4:
         if (!real)
             ATOMIC_DIRECT(uint32_t);
@@ -266,19 +295,26 @@ static inline float larger(float a, float b)
     return a != a ? b : b != b ? a : a > b || (a == b && signbit(b)) ? a : b;
 }
 
-#define ROW_OF(type, operand) ((type *) (void *) (base[(operand) & 3] + ((operand) & ~3u)))
+#define ROW_OF(type, operand) ((type *)(void *)(base[(operand)&3] + ((operand) & ~3u)))
+
+/* Rows are the same or apart, never shifted against each other. */
+#if defined(__clang__)
+#define NO_OVERLAP _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define NO_OVERLAP _Pragma("GCC ivdep")
+#endif
 
 /* body uses l, the lane */
 #define LANES(body)                                                                                                    \
     do {                                                                                                               \
-        if (active == (uint32_t) ALL_LANES) {                                                                          \
-            _Pragma("GCC ivdep") for (unsigned l = 0; l < PTX_WARP_LANES; l++)                                         \
+        if (active == (uint32_t)ALL_LANES) {                                                                           \
+            NO_OVERLAP for (unsigned l = 0; l < PTX_WARP_LANES; l++)                                                   \
             {                                                                                                          \
                 body                                                                                                   \
             }                                                                                                          \
         } else {                                                                                                       \
             for (uint32_t left_ = active; left_; left_ &= left_ - 1) {                                                 \
-                unsigned l = (unsigned) __builtin_ctz(left_);                                                          \
+                unsigned l = (unsigned)__builtin_ctz(left_);                                                           \
                 body                                                                                                   \
             }                                                                                                          \
         }                                                                                                              \
@@ -339,34 +375,61 @@ static inline float larger(float a, float b)
     {                                                                                                                  \
         const type *a = ROW_OF(type, insn->o[0]), *b = ROW_OF(type, insn->o[1]);                                       \
         switch (insn->compare) {                                                                                       \
-        case CMP_EQ: LANES(bits |= (uint32_t) (a[l] == b[l]) << l;); break;                                            \
-        case CMP_NE: LANES(bits |= (uint32_t) (a[l] < b[l] || a[l] > b[l]) << l;); break;                              \
-        case CMP_LT: LANES(bits |= (uint32_t) (a[l] < b[l]) << l;); break;                                             \
-        case CMP_LE: LANES(bits |= (uint32_t) (a[l] <= b[l]) << l;); break;                                            \
-        case CMP_GT: LANES(bits |= (uint32_t) (a[l] > b[l]) << l;); break;                                             \
-        case CMP_GE: LANES(bits |= (uint32_t) (a[l] >= b[l]) << l;); break;                                            \
-        case CMP_EQU: LANES(bits |= (uint32_t) !(a[l] < b[l] || a[l] > b[l]) << l;); break;                            \
-        case CMP_NEU: LANES(bits |= (uint32_t) (a[l] != b[l]) << l;); break;                                           \
-        case CMP_LTU: LANES(bits |= (uint32_t) !(a[l] >= b[l]) << l;); break;                                          \
-        case CMP_LEU: LANES(bits |= (uint32_t) !(a[l] > b[l]) << l;); break;                                           \
-        case CMP_GTU: LANES(bits |= (uint32_t) !(a[l] <= b[l]) << l;); break;                                          \
-        default: LANES(bits |= (uint32_t) !(a[l] < b[l]) << l;);                                                       \
+        case CMP_EQ:                                                                                                   \
+            LANES(bits |= (uint32_t)(a[l] == b[l]) << l;);                                                             \
+            break;                                                                                                     \
+        case CMP_NE:                                                                                                   \
+            LANES(bits |= (uint32_t)(a[l] < b[l] || a[l] > b[l]) << l;);                                               \
+            break;                                                                                                     \
+        case CMP_LT:                                                                                                   \
+            LANES(bits |= (uint32_t)(a[l] < b[l]) << l;);                                                              \
+            break;                                                                                                     \
+        case CMP_LE:                                                                                                   \
+            LANES(bits |= (uint32_t)(a[l] <= b[l]) << l;);                                                             \
+            break;                                                                                                     \
+        case CMP_GT:                                                                                                   \
+            LANES(bits |= (uint32_t)(a[l] > b[l]) << l;);                                                              \
+            break;                                                                                                     \
+        case CMP_GE:                                                                                                   \
+            LANES(bits |= (uint32_t)(a[l] >= b[l]) << l;);                                                             \
+            break;                                                                                                     \
+        case CMP_EQU:                                                                                                  \
+            LANES(bits |= (uint32_t) !(a[l] < b[l] || a[l] > b[l]) << l;);                                             \
+            break;                                                                                                     \
+        case CMP_NEU:                                                                                                  \
+            LANES(bits |= (uint32_t)(a[l] != b[l]) << l;);                                                             \
+            break;                                                                                                     \
+        case CMP_LTU:                                                                                                  \
+            LANES(bits |= (uint32_t) !(a[l] >= b[l]) << l;);                                                           \
+            break;                                                                                                     \
+        case CMP_LEU:                                                                                                  \
+            LANES(bits |= (uint32_t) !(a[l] > b[l]) << l;);                                                            \
+            break;                                                                                                     \
+        case CMP_GTU:                                                                                                  \
+            LANES(bits |= (uint32_t) !(a[l] <= b[l]) << l;);                                                           \
+            break;                                                                                                     \
+        default:                                                                                                       \
+            LANES(bits |= (uint32_t) !(a[l] < b[l]) << l;);                                                            \
         }                                                                                                              \
     }
 
 static uint32_t combine(const struct insn *insn, uint32_t answer, uint32_t with)
 {
     switch (insn->combine) {
-    case COMBINE_AND: return answer & with;
-    case COMBINE_OR: return answer | with;
-    case COMBINE_XOR: return answer ^ with;
-    default: return answer;
+    case COMBINE_AND:
+        return answer & with;
+    case COMBINE_OR:
+        return answer | with;
+    case COMBINE_XOR:
+        return answer ^ with;
+    default:
+        return answer;
     }
 }
 
 static void set_predicates(const struct insn *insn, uint32_t *preds, uint32_t active, uint32_t first, uint32_t second)
 {
-    uint32_t with = preds[insn->ps >> 1] ^ -(uint32_t) (insn->ps & 1);
+    uint32_t with = preds[insn->ps >> 1] ^ -(uint32_t)(insn->ps & 1);
     first = combine(insn, first, with);
     second = combine(insn, second, with);
     if (insn->pd)
@@ -387,14 +450,14 @@ static inline void set_operand(char *const base[4], uint32_t operand, unsigned l
     if (operand & 1)
         ROW_OF(uint64_t, operand)[lane] = value;
     else
-        ROW_OF(uint32_t, operand)[lane] = (uint32_t) value;
+        ROW_OF(uint32_t, operand)[lane] = (uint32_t)value;
 }
 
 static void run_lane_function(const struct insn *insn, char *const base[4], uint32_t active)
 {
     lane_fn *fn = insn->fn;
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         uint64_t v[4] = {0};
         for (unsigned i = 1; i < insn->operands; i++)
             v[i - 1] = operand_value(base, insn->o[i], l);
@@ -406,10 +469,10 @@ static void compare_lanes(const struct insn *insn, char *const base[4], uint32_t
 {
     uint32_t low = 0, high = 0;
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         uint64_t answer = insn->fn(insn, operand_value(base, insn->o[0], l), operand_value(base, insn->o[1], l), 0, 0);
-        low |= (uint32_t) (answer & 1) << l;
-        high |= (uint32_t) (answer >> 1 & 1) << l;
+        low |= (uint32_t)(answer & 1) << l;
+        high |= (uint32_t)(answer >> 1 & 1) << l;
     }
     bool packed = insn->type == T_F16X2 || insn->type == T_BF16X2;
     set_predicates(insn, preds, active, low, packed ? high : ~low);
@@ -419,26 +482,26 @@ static void carry_lanes(struct warp *warp, const struct insn *insn, char *const 
 {
     const unsigned bits = 64u - insn->shift;
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         uint64_t a = operand_value(base, insn->o[1], l), b = operand_value(base, insn->o[2], l), sum;
         unsigned in = insn->flags & F_CIN ? warp->carry >> l & 1 : 0, out;
         if (insn->sub == CARRY_SUB) { /* the condition code holds a borrow */
-            unsigned __int128 wide = (unsigned __int128) a - b - in;
-            sum = (uint64_t) wide;
-            out = bits == 64 ? (unsigned) (wide >> 64) & 1 : (unsigned) (sum >> 32) & 1;
+            unsigned __int128 wide = (unsigned __int128)a - b - in;
+            sum = (uint64_t)wide;
+            out = bits == 64 ? (unsigned)(wide >> 64) & 1 : (unsigned)(sum >> 32) & 1;
         } else {
             if (insn->sub == CARRY_MAD) {
                 unsigned __int128 product = insn->flags & F_SIGNED
-                                                ? (bits == 64 ? (unsigned __int128) ((__int128) (int64_t) a * (int64_t) b)
-                                                              : (unsigned __int128) ((__int128) (int32_t) a * (int32_t) b))
-                                                : (unsigned __int128) a * b;
-                a = (uint64_t) (insn->flags & F_HI ? product >> bits : product);
-                a = bits == 64 ? a : (uint32_t) a;
+                                                ? (bits == 64 ? (unsigned __int128)((__int128)(int64_t)a * (int64_t)b)
+                                                              : (unsigned __int128)((__int128)(int32_t)a * (int32_t)b))
+                                                : (unsigned __int128)a * b;
+                a = (uint64_t)(insn->flags & F_HI ? product >> bits : product);
+                a = bits == 64 ? a : (uint32_t)a;
                 b = operand_value(base, insn->o[3], l);
             }
-            unsigned __int128 wide = (unsigned __int128) a + b + in;
-            sum = (uint64_t) wide;
-            out = (unsigned) (wide >> bits) & 1;
+            unsigned __int128 wide = (unsigned __int128)a + b + in;
+            sum = (uint64_t)wide;
+            out = (unsigned)(wide >> bits) & 1;
         }
         set_operand(base, insn->o[0], l, sum);
         if (insn->flags & F_CC)
@@ -448,10 +511,10 @@ static void carry_lanes(struct warp *warp, const struct insn *insn, char *const 
 
 static void pack_lanes(const struct insn *insn, char *const base[4], uint32_t active)
 {
-    const unsigned bits = type_bits((enum ptype) insn->type), n = insn->count;
+    const unsigned bits = type_bits((enum ptype)insn->type), n = insn->count;
     const uint64_t mask = (UINT64_C(1) << bits) - 1;
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         if (insn->op == OP_PACK) {
             uint64_t value = 0;
             for (unsigned i = 0; i < n; i++)
@@ -467,30 +530,30 @@ static void pack_lanes(const struct insn *insn, char *const base[4], uint32_t ac
 
 static uint64_t extend_loaded(const struct insn *insn, uint64_t value)
 {
-    return insn->type >= T_S8 && insn->type <= T_S64 ? (uint64_t) ((int64_t) (value << insn->shift) >> insn->shift)
+    return insn->type >= T_S8 && insn->type <= T_S64 ? (uint64_t)((int64_t)(value << insn->shift) >> insn->shift)
                                                      : value;
 }
 
 static inline uint64_t address_of(const struct insn *insn, char *const base[4], unsigned lane, unsigned operand)
 {
-    uint64_t address = operand_value(base, insn->o[operand], lane) + (uint64_t) insn->imm;
-    return insn->o[operand] & 1 ? address : (uint32_t) address;
+    uint64_t address = operand_value(base, insn->o[operand], lane) + (uint64_t)insn->imm;
+    return insn->o[operand] & 1 ? address : (uint32_t)address;
 }
 
 /*
- * The usual case: all lanes in shared memory or in the range that was used last. Gives the lanes' host addresses, all 32
- * of them so that the loop needs no test; false sends the access lane by lane through resolve().
+ * The usual case: all lanes in shared memory or in the range that was used last. Gives the lanes' host addresses, all
+ * 32 of them so that the loop needs no test; false sends the access lane by lane through resolve().
  */
 static inline bool usual_addresses(const struct run *run, const struct warp *warp, const struct insn *insn,
                                    char *const base[4], uint32_t active, unsigned operand, unsigned total, bool write,
                                    uint64_t at[PTX_WARP_LANES])
 {
-    const uint64_t offset = (uint64_t) insn->imm;
+    const uint64_t offset = (uint64_t)insn->imm;
     uint64_t lo, hi, start = 0;
     uint32_t wrong = 0;
     switch (insn->space) {
     case SP_SHARED:
-        start = (uint64_t) (uintptr_t) warp->block->shared;
+        start = (uint64_t)(uintptr_t)warp->block->shared;
         lo = 0;
         hi = run->shared_bytes;
         break;
@@ -500,7 +563,8 @@ static inline bool usual_addresses(const struct run *run, const struct warp *war
         lo = run->ranges[write][0].lo;
         hi = run->ranges[write][0].hi;
         break;
-    default: return false;
+    default:
+        return false;
     }
     if (hi - lo < total)
         return false;
@@ -512,10 +576,10 @@ static inline bool usual_addresses(const struct run *run, const struct warp *war
     } else {
         const uint32_t *a = ROW_OF(const uint32_t, insn->o[operand]);
         for (unsigned l = 0; l < PTX_WARP_LANES; l++)
-            at[l] = (uint32_t) (a[l] + (uint32_t) offset);
+            at[l] = (uint32_t)(a[l] + (uint32_t)offset);
     }
     for (unsigned l = 0; l < PTX_WARP_LANES; l++) {
-        wrong |= (uint32_t) ((at[l] - lo > last) | ((at[l] & (total - 1)) != 0)) << l;
+        wrong |= (uint32_t)((at[l] - lo > last) | ((at[l] & (total - 1)) != 0)) << l;
         at[l] += start;
     }
     return (wrong & active) == 0;
@@ -531,10 +595,9 @@ static bool same_width(const struct insn *insn)
     return true;
 }
 
-#define HOST(type, address) ((type *) (uintptr_t) (address))
+#define HOST(type, address) ((type *)(uintptr_t)(address))
 
-static bool load_usual(const struct insn *insn, char *const base[4], uint32_t active,
-                       const uint64_t at[PTX_WARP_LANES])
+static bool load_usual(const struct insn *insn, char *const base[4], uint32_t active, const uint64_t at[PTX_WARP_LANES])
 {
     const bool wide = insn->o[0] & 1;
     if (!same_width(insn))
@@ -579,7 +642,7 @@ static bool store_usual(const struct insn *insn, char *const base[4], uint32_t a
     } else if (insn->bytes == 2 && !wide) {
         for (unsigned i = 0; i < insn->count; i++) {
             const uint32_t *v = ROW_OF(const uint32_t, insn->o[i]);
-            LANES(__atomic_store_n(HOST(uint16_t, at[l]) + i, (uint16_t) v[l], __ATOMIC_RELAXED););
+            LANES(__atomic_store_n(HOST(uint16_t, at[l]) + i, (uint16_t)v[l], __ATOMIC_RELAXED););
         }
     } else {
         return false;
@@ -592,11 +655,10 @@ static bool load_lanes(struct run *run, struct warp *warp, const struct insn *in
 {
     const unsigned count = insn->count, bytes = insn->bytes, total = count * bytes;
     uint64_t value = 0, usual[PTX_WARP_LANES];
-    bool done = !(insn->flags & F_POLL) &&
-                usual_addresses(run, warp, insn, base, active, count, total, false, usual) &&
+    bool done = !(insn->flags & F_POLL) && usual_addresses(run, warp, insn, base, active, count, total, false, usual) &&
                 load_usual(insn, base, active, usual);
     for (uint32_t left = done ? 0 : active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         const char *at = resolve(run, warp, l, insn, address_of(insn, base, l, count), total, false);
         if (!at)
             return false;
@@ -607,9 +669,9 @@ static bool load_lanes(struct run *run, struct warp *warp, const struct insn *in
         }
     }
     if (insn->space != SP_SHARED && insn->space != SP_LOCAL)
-        run->stats.global_read_bytes += (uint64_t) total * (uint64_t) __builtin_popcount(active);
+        run->stats.global_read_bytes += (uint64_t)total * (uint64_t)__builtin_popcount(active);
     if (insn->flags & F_POLL)
-        poll(warp, (uint32_t) (insn - run->code), value, turn);
+        poll(warp, (uint32_t)(insn - run->code), value, turn);
     return true;
 }
 
@@ -618,11 +680,10 @@ static bool store_lanes(struct run *run, struct warp *warp, const struct insn *i
 {
     const unsigned count = insn->count, bytes = insn->bytes, total = count * bytes;
     uint64_t usual[PTX_WARP_LANES];
-    bool done = !(insn->flags & F_POLL) &&
-                usual_addresses(run, warp, insn, base, active, count, total, true, usual) &&
+    bool done = !(insn->flags & F_POLL) && usual_addresses(run, warp, insn, base, active, count, total, true, usual) &&
                 store_usual(insn, base, active, usual);
     for (uint32_t left = done ? 0 : active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         char *at = resolve(run, warp, l, insn, address_of(insn, base, l, count), total, true);
         if (!at)
             return false;
@@ -634,7 +695,7 @@ static bool store_lanes(struct run *run, struct warp *warp, const struct insn *i
         }
     }
     if (insn->space != SP_SHARED && insn->space != SP_LOCAL)
-        run->stats.global_write_bytes += (uint64_t) total * (uint64_t) __builtin_popcount(active);
+        run->stats.global_write_bytes += (uint64_t)total * (uint64_t)__builtin_popcount(active);
     return true;
 }
 
@@ -643,16 +704,16 @@ static bool atomic_lanes(struct run *run, struct warp *warp, const struct insn *
 {
     uint64_t old = 0;
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         char *at = resolve(run, warp, l, insn, address_of(insn, base, l, 1), insn->bytes, true);
         if (!at)
             return false;
         old = atomic(insn, at, operand_value(base, insn->o[2], l), operand_value(base, insn->o[3], l));
         set_operand(base, insn->o[0], l, old);
     }
-    run->stats.atomics += (uint64_t) __builtin_popcount(active);
+    run->stats.atomics += (uint64_t)__builtin_popcount(active);
     if (insn->flags & F_POLL) /* not red, which gives no answer to wait for */
-        poll(warp, (uint32_t) (insn - run->code), old, turn);
+        poll(warp, (uint32_t)(insn - run->code), old, turn);
     return true;
 }
 
@@ -660,28 +721,26 @@ static bool atomic_lanes(struct run *run, struct warp *warp, const struct insn *
 static bool copy_lanes(struct run *run, struct warp *warp, const struct insn *insn, char *const base[4],
                        const uint32_t *preds, uint32_t active)
 {
-    const uint32_t ignore = preds[insn->ps >> 1] ^ -(uint32_t) (insn->ps & 1);
+    const uint32_t ignore = preds[insn->ps >> 1] ^ -(uint32_t)(insn->ps & 1);
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
-        uint32_t bytes = (uint32_t) operand_value(base, insn->o[2], l);
+        unsigned l = (unsigned)__builtin_ctz(left);
+        uint32_t bytes = (uint32_t)operand_value(base, insn->o[2], l);
         uint64_t source = operand_value(base, insn->o[1], l), target = operand_value(base, insn->o[0], l);
         bytes = ignore >> l & 1 ? 0 : bytes > insn->bytes ? insn->bytes : bytes;
         if (target % insn->bytes || target >= run->shared_bytes || insn->bytes > run->shared_bytes - target)
-            return run_fault(run, warp, l,
-                             target % insn->bytes ? PTX_FAULT_MISALIGNED : PTX_FAULT_ILLEGAL_ADDRESS,
-                             (uint32_t) (insn - run->code), target, insn->bytes, true),
+            return run_fault(run, warp, l, target % insn->bytes ? PTX_FAULT_MISALIGNED : PTX_FAULT_ILLEGAL_ADDRESS,
+                             (uint32_t)(insn - run->code), target, insn->bytes, true),
                    false;
         char *write = warp->block->shared + target;
         if (bytes && (source % insn->bytes || !run_access(run, source, bytes, false)))
-            return run_fault(run, warp, l,
-                             source % insn->bytes ? PTX_FAULT_MISALIGNED : PTX_FAULT_ILLEGAL_ADDRESS,
-                             (uint32_t) (insn - run->code), source, bytes, false),
+            return run_fault(run, warp, l, source % insn->bytes ? PTX_FAULT_MISALIGNED : PTX_FAULT_ILLEGAL_ADDRESS,
+                             (uint32_t)(insn - run->code), source, bytes, false),
                    false;
         if (bytes)
-            memcpy(write, (const char *) (uintptr_t) source, bytes);
+            memcpy(write, (const char *)(uintptr_t)source, bytes);
         memset(write + bytes, 0, insn->bytes - bytes);
     }
-    run->stats.global_read_bytes += (uint64_t) insn->bytes * (uint64_t) __builtin_popcount(active);
+    run->stats.global_read_bytes += (uint64_t)insn->bytes * (uint64_t)__builtin_popcount(active);
     return true;
 }
 
@@ -690,7 +749,7 @@ static bool mbarrier_lanes(struct run *run, struct warp *warp, const struct insn
 {
     bool waits = false;
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         if (insn->sub == MBAR_PENDING) { /* of a state: the pending count in its low bits */
             set_operand(base, insn->o[0], l, operand_value(base, insn->o[1], l) & 0xfffff);
             continue;
@@ -708,7 +767,7 @@ static void isspacep_lanes(const struct insn *insn, char *const base[4], uint32_
 {
     uint32_t bits = 0;
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         uint64_t address = operand_value(base, insn->o[0], l);
         bool shared = address - PTX_WINDOW_SHARED < PTX_WINDOW_BYTES;
         bool local = address - PTX_WINDOW_LOCAL < PTX_WINDOW_BYTES;
@@ -718,7 +777,7 @@ static void isspacep_lanes(const struct insn *insn, char *const base[4], uint32_
                       : insn->space == SP_PARAM_KERNEL || insn->space == SP_PARAM_FRAME
                           ? param
                           : insn->space == SP_GLOBAL && !shared && !local && !param;
-        bits |= (uint32_t) answer << l;
+        bits |= (uint32_t)answer << l;
     }
     preds[insn->pd] = insn->pd ? (preds[insn->pd] & ~active) | bits : preds[insn->pd];
 }
@@ -727,17 +786,17 @@ static void special_lanes(const struct run *run, const struct warp *warp, const 
                           uint32_t *preds, uint32_t active)
 {
     if (insn->pd) {
-        uint32_t bits = special_value32(run, warp, 0, (unsigned) insn->imm) ? active : 0;
+        uint32_t bits = special_value32(run, warp, 0, (unsigned)insn->imm) ? active : 0;
         preds[insn->pd] = (preds[insn->pd] & ~active) | bits;
         return;
     }
     if (insn->operands == 0)
         return;
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         set_operand(base, insn->o[0], l,
-                    insn->o[0] & 1 ? special_value64(run, warp, l, (unsigned) insn->imm)
-                                   : special_value32(run, warp, l, (unsigned) insn->imm));
+                    insn->o[0] & 1 ? special_value64(run, warp, l, (unsigned)insn->imm)
+                                   : special_value32(run, warp, l, (unsigned)insn->imm));
     }
 }
 
@@ -745,7 +804,7 @@ static void frame_lanes(const struct run *run, const struct warp *warp, const st
                         uint32_t fp, uint32_t active)
 {
     for (uint32_t left = active; left; left &= left - 1) {
-        unsigned l = (unsigned) __builtin_ctz(left);
+        unsigned l = (unsigned)__builtin_ctz(left);
         char *at = thread_local_memory(run, warp, l) + fp + insn->imm;
         for (unsigned i = 0; i < insn->count; i++) {
             if (insn->op == OP_LD_FRAME)
@@ -765,7 +824,7 @@ static void load_params(const struct run *run, const struct insn *insn, char *co
             LANES(d[l] = value;);
         } else {
             uint32_t *d = ROW_OF(uint32_t, insn->o[i]);
-            LANES(d[l] = (uint32_t) value;);
+            LANES(d[l] = (uint32_t)value;);
         }
     }
 }
@@ -778,21 +837,21 @@ static enum ptx_fault_kind call_pointers(struct run *run, struct warp *warp, con
     const struct ptx_module *module = run->module;
     uint64_t targets[PTX_WARP_LANES];
     for (uint32_t left = active; left; left &= left - 1) /* read all first: a call may move the rows */
-        targets[__builtin_ctz(left)] = operand_value(base, insn->o[0], (unsigned) __builtin_ctz(left));
+        targets[__builtin_ctz(left)] = operand_value(base, insn->o[0], (unsigned)__builtin_ctz(left));
     while (active && !*nomem) {
         uint32_t together = 0;
-        *lane = (unsigned) __builtin_ctz(active);
+        *lane = (unsigned)__builtin_ctz(active);
         uint64_t target = targets[*lane] - PTX_WINDOW_CODE;
         if (target < module->function_count && module->functions[target].alias >= 0)
-            target = (uint64_t) module->functions[target].alias;
+            target = (uint64_t)module->functions[target].alias;
         if (target >= module->function_count || !module->functions[target].defined ||
             module->functions[target].is_entry)
             return PTX_FAULT_BAD_CALL;
         for (uint32_t left = active; left; left &= left - 1) {
-            uint32_t l = (uint32_t) __builtin_ctz(left);
-            together |= (uint32_t) (targets[l] == targets[*lane]) << l;
+            uint32_t l = (uint32_t)__builtin_ctz(left);
+            together |= (uint32_t)(targets[l] == targets[*lane]) << l;
         }
-        enum ptx_fault_kind kind = warp_call(run, warp, together, (uint32_t) target, site, nomem);
+        enum ptx_fault_kind kind = warp_call(run, warp, together, (uint32_t)target, site, nomem);
         if (kind)
             return kind;
         active &= ~together;
@@ -805,7 +864,7 @@ static enum ptx_fault_kind call_pointers(struct run *run, struct warp *warp, con
 static void count(struct run *run, const struct group *group, uint32_t executed)
 {
     run->stats.warp_instructions += executed;
-    run->stats.thread_instructions += (uint64_t) executed * (uint64_t) __builtin_popcount(group->mask);
+    run->stats.thread_instructions += (uint64_t)executed * (uint64_t)__builtin_popcount(group->mask);
 }
 
 enum step PTX_EXEC_NAME(struct run *run, struct warp *warp, uint32_t budget)
@@ -828,9 +887,9 @@ choose:
     {
         const struct frame *frame = &warp->frame[group.lead];
         function = &run->module->functions[frame->function];
-        base[POOL_R32] = warp->r32 + (size_t) frame->b32 * ROW32;
-        base[POOL_R64] = warp->r64 + (size_t) frame->b64 * ROW64;
-        base[POOL_C32] = base[POOL_C64] = (char *) (uintptr_t) run_constants(run, frame->function);
+        base[POOL_R32] = warp->r32 + (size_t)frame->b32 * ROW32;
+        base[POOL_R64] = warp->r64 + (size_t)frame->b64 * ROW64;
+        base[POOL_C32] = base[POOL_C64] = (char *)(uintptr_t)run_constants(run, frame->function);
         preds = warp->preds + frame->bp;
         fp = frame->fp;
         if (!base[POOL_C32])
@@ -841,22 +900,28 @@ choose:
 
     for (;;) {
         insn = &code[pc];
-        active = group.mask & (preds[insn->guard >> 1] ^ -(uint32_t) (insn->guard & 1));
+        active = group.mask & (preds[insn->guard >> 1] ^ -(uint32_t)(insn->guard & 1));
         pc++;
         if (active == 0)
             goto next;
         switch (insn->op) {
-        case OP_LANE: run_lane_function(insn, base, active); break;
+        case OP_LANE:
+            run_lane_function(insn, base, active);
+            break;
             UNARY(OP_MOV32, uint32_t, uint32_t, a[l])
             UNARY(OP_MOV64, uint64_t, uint64_t, a[l])
-        case OP_SREG: special_lanes(run, warp, insn, base, preds, active); break;
+        case OP_SREG:
+            special_lanes(run, warp, insn, base, preds, active);
+            break;
         case OP_LOCAL_ADDR: {
-            uint64_t *d = ROW_OF(uint64_t, insn->o[0]), value = fp + (uint64_t) insn->imm;
+            uint64_t *d = ROW_OF(uint64_t, insn->o[0]), value = fp + (uint64_t)insn->imm;
             LANES(d[l] = value;);
             break;
         }
         case OP_PACK:
-        case OP_UNPACK: pack_lanes(insn, base, active); break;
+        case OP_UNPACK:
+            pack_lanes(insn, base, active);
+            break;
             BINARY(OP_ADD32, uint32_t, uint32_t, a[l] + b[l])
             BINARY(OP_SUB32, uint32_t, uint32_t, a[l] - b[l])
             BINARY(OP_MUL32, uint32_t, uint32_t, a[l] * b[l])
@@ -865,10 +930,10 @@ choose:
             BINARY(OP_SUB64, uint64_t, uint64_t, a[l] - b[l])
             BINARY(OP_MUL64, uint64_t, uint64_t, a[l] * b[l])
             TERNARY(OP_MAD64, uint64_t, uint64_t, uint64_t, a[l] * b[l] + c[l])
-            BINARY(OP_MUL_WIDE_U32, uint32_t, uint64_t, (uint64_t) a[l] * b[l])
-            BINARY(OP_MUL_WIDE_S32, int32_t, int64_t, (int64_t) a[l] * b[l])
-            TERNARY(OP_MAD_WIDE_U32, uint32_t, uint64_t, uint64_t, (uint64_t) a[l] * b[l] + c[l])
-            TERNARY(OP_MAD_WIDE_S32, int32_t, uint64_t, uint64_t, (uint64_t) ((int64_t) a[l] * b[l]) + c[l])
+            BINARY(OP_MUL_WIDE_U32, uint32_t, uint64_t, (uint64_t)a[l] * b[l])
+            BINARY(OP_MUL_WIDE_S32, int32_t, int64_t, (int64_t)a[l] * b[l])
+            TERNARY(OP_MAD_WIDE_U32, uint32_t, uint64_t, uint64_t, (uint64_t)a[l] * b[l] + c[l])
+            TERNARY(OP_MAD_WIDE_S32, int32_t, uint64_t, uint64_t, (uint64_t)((int64_t)a[l] * b[l]) + c[l])
             BINARY(OP_AND32, uint32_t, uint32_t, a[l] & b[l])
             BINARY(OP_OR32, uint32_t, uint32_t, a[l] | b[l])
             BINARY(OP_XOR32, uint32_t, uint32_t, a[l] ^ b[l])
@@ -889,7 +954,7 @@ choose:
             BINARY(OP_MAX_S32, int32_t, int32_t, a[l] > b[l] ? a[l] : b[l])
             REAL_BINARY(OP_ADD_F32, a + b)
             REAL_BINARY(OP_SUB_F32, a - b)
-            REAL_BINARY(OP_MUL_F32, a *b)
+            REAL_BINARY(OP_MUL_F32, a * b)
         case OP_FMA_F32: {
             uint32_t *d = ROW_OF(uint32_t, insn->o[0]);
             const float *a = ROW_OF(float, insn->o[1]), *b = ROW_OF(float, insn->o[2]), *c = ROW_OF(float, insn->o[3]);
@@ -909,26 +974,36 @@ choose:
             TERNARY(OP_FMA_F64, double, double, double, __builtin_fma(a[l], b[l], c[l]))
             UNARY(OP_ZEXT64, uint32_t, uint64_t, a[l])
             UNARY(OP_SEXT64, int32_t, int64_t, a[l])
-            UNARY(OP_TRUNC32, uint64_t, uint32_t, (uint32_t) a[l])
-            UNARY(OP_S32_TO_F32, int32_t, float, (float) a[l])
-        case OP_CARRY: carry_lanes(warp, insn, base, active); break;
+            UNARY(OP_TRUNC32, uint64_t, uint32_t, (uint32_t)a[l])
+            UNARY(OP_S32_TO_F32, int32_t, float, (float)a[l])
+        case OP_CARRY:
+            carry_lanes(warp, insn, base, active);
+            break;
         case OP_SETP: {
             uint32_t bits = 0;
             switch (insn->type) {
-            case T_F32: COMPARE_CASES(float) break;
-            case T_F64: COMPARE_CASES(double) break;
-            case T_S32: COMPARE_CASES(int32_t) break;
-            case T_S64: COMPARE_CASES(int64_t) break;
+            case T_F32:
+                COMPARE_CASES(float) break;
+            case T_F64:
+                COMPARE_CASES(double) break;
+            case T_S32:
+                COMPARE_CASES(int32_t) break;
+            case T_S64:
+                COMPARE_CASES(int64_t) break;
             case T_B64:
-            case T_U64: COMPARE_CASES(uint64_t) break;
-            default: COMPARE_CASES(uint32_t)
+            case T_U64:
+                COMPARE_CASES(uint64_t) break;
+            default:
+                COMPARE_CASES(uint32_t)
             }
             set_predicates(insn, preds, active, bits, ~bits);
             break;
         }
-        case OP_SETP_LANE: compare_lanes(insn, base, preds, active); break;
+        case OP_SETP_LANE:
+            compare_lanes(insn, base, preds, active);
+            break;
         case OP_SELP32: {
-            uint32_t *d = ROW_OF(uint32_t, insn->o[0]), p = preds[insn->ps >> 1] ^ -(uint32_t) (insn->ps & 1);
+            uint32_t *d = ROW_OF(uint32_t, insn->o[0]), p = preds[insn->ps >> 1] ^ -(uint32_t)(insn->ps & 1);
             const uint32_t *a = ROW_OF(uint32_t, insn->o[1]), *b = ROW_OF(uint32_t, insn->o[2]);
             LANES(d[l] = p >> l & 1 ? a[l] : b[l];);
             break;
@@ -936,7 +1011,7 @@ choose:
         case OP_SELP64: {
             uint64_t *d = ROW_OF(uint64_t, insn->o[0]);
             const uint64_t *a = ROW_OF(uint64_t, insn->o[1]), *b = ROW_OF(uint64_t, insn->o[2]);
-            uint32_t p = preds[insn->ps >> 1] ^ -(uint32_t) (insn->ps & 1);
+            uint32_t p = preds[insn->ps >> 1] ^ -(uint32_t)(insn->ps & 1);
             LANES(d[l] = p >> l & 1 ? a[l] : b[l];);
             break;
         }
@@ -944,12 +1019,9 @@ choose:
         case OP_AND_PRED:
         case OP_OR_PRED:
         case OP_XOR_PRED: {
-            uint32_t a = preds[insn->ps >> 1] ^ -(uint32_t) (insn->ps & 1);
-            uint32_t b = preds[insn->ps2 >> 1] ^ -(uint32_t) (insn->ps2 & 1);
-            a = insn->op == OP_MOV_PRED   ? a
-                : insn->op == OP_AND_PRED ? a & b
-                : insn->op == OP_OR_PRED  ? a | b
-                                          : a ^ b;
+            uint32_t a = preds[insn->ps >> 1] ^ -(uint32_t)(insn->ps & 1);
+            uint32_t b = preds[insn->ps2 >> 1] ^ -(uint32_t)(insn->ps2 & 1);
+            a = insn->op == OP_MOV_PRED ? a : insn->op == OP_AND_PRED ? a & b : insn->op == OP_OR_PRED ? a | b : a ^ b;
             if (insn->pd)
                 preds[insn->pd] = (preds[insn->pd] & ~active) | (a & active);
             break;
@@ -962,37 +1034,46 @@ choose:
             if (!store_lanes(run, warp, insn, base, active))
                 goto fault;
             break;
-        case OP_LD_PARAM: load_params(run, insn, base, active); break;
+        case OP_LD_PARAM:
+            load_params(run, insn, base, active);
+            break;
         case OP_LD_FRAME:
-        case OP_ST_FRAME: frame_lanes(run, warp, insn, base, fp, active); break;
+        case OP_ST_FRAME:
+            frame_lanes(run, warp, insn, base, fp, active);
+            break;
         case OP_ATOM:
             if (!atomic_lanes(run, warp, insn, base, active, &turn))
                 goto fault;
             break;
-        case OP_FENCE: full_fence(run); break;
+        case OP_FENCE:
+            full_fence(run);
+            break;
         case OP_CP_ASYNC:
             if (!copy_lanes(run, warp, insn, base, preds, active))
                 goto fault;
             break;
-        case OP_ISSPACEP: isspacep_lanes(insn, base, preds, active); break;
+        case OP_ISSPACEP:
+            isspacep_lanes(insn, base, preds, active);
+            break;
         case OP_MBARRIER:
             if (!mbarrier_lanes(run, warp, insn, base, active, &turn))
                 goto fault;
             break;
         case OP_BRA:
             if (active == group.mask) {
-                pc = (uint32_t) insn->imm;
+                pc = (uint32_t)insn->imm;
                 break;
             }
             set_pcs(warp, group.mask & ~active, pc);
-            set_pcs(warp, active, (uint32_t) insn->imm);
+            set_pcs(warp, active, (uint32_t)insn->imm);
             goto leave;
         case OP_BRX: {
             const struct jump_table *table = &function->tables[insn->imm];
             const uint32_t *index = ROW_OF(uint32_t, insn->o[0]);
             set_pcs(warp, group.mask & ~active, pc);
-            for (uint32_t left = active; left; left &= left - 1) { /* an index beyond the table is undefined: the last */
-                unsigned l = (unsigned) __builtin_ctz(left);
+            for (uint32_t left = active; left;
+                 left &= left - 1) { /* an index beyond the table is undefined: the last */
+                unsigned l = (unsigned)__builtin_ctz(left);
                 uint32_t entry = index[l] < table->count ? index[l] : table->count - 1;
                 warp->pc[l] = function->targets[table->first + entry];
             }
@@ -1002,7 +1083,7 @@ choose:
         case OP_CALL_POINTER: {
             const struct call_site *site = &function->calls_at[insn->imm];
             set_pcs(warp, group.mask, pc);
-            fault_lane = (unsigned) __builtin_ctz(active);
+            fault_lane = (unsigned)__builtin_ctz(active);
             kind = insn->op == OP_CALL ? warp_call(run, warp, active, site->callee, site, &nomem)
                                        : call_pointers(run, warp, insn, base, active, site, &fault_lane, &nomem);
             if (nomem)
@@ -1012,7 +1093,7 @@ choose:
             goto leave;
         }
         case OP_CALL_BUILTIN:
-            fault_lane = (unsigned) __builtin_ctz(active);
+            fault_lane = (unsigned)__builtin_ctz(active);
             kind = PTX_FAULT_ASSERT;
             if (insn->sub == BUILTIN_ASSERT)
                 goto fault_here;
@@ -1027,7 +1108,7 @@ choose:
             warp_exit(run, warp, active);
             goto leave;
         case OP_TRAP:
-            fault_lane = (unsigned) __builtin_ctz(active);
+            fault_lane = (unsigned)__builtin_ctz(active);
             kind = PTX_FAULT_TRAP;
             goto fault_here;
         case OP_BAR:
@@ -1047,7 +1128,9 @@ choose:
             LANES(d[l] = value;);
             break;
         }
-        case OP_CLUSTER_ARRIVE: warp_cluster_arrive(run, warp, active); break;
+        case OP_CLUSTER_ARRIVE:
+            warp_cluster_arrive(run, warp, active);
+            break;
         case OP_CLUSTER_WAIT:
             set_pcs(warp, group.mask, pc);
             warp_cluster_wait(run, warp, active);
@@ -1060,7 +1143,8 @@ choose:
             count(run, &group, begin - budget + 1);
             return STEP_SLEEP;
         }
-        default: break; /* OP_NOP */
+        default:
+            break; /* OP_NOP */
         }
     next:
         budget--;
@@ -1088,7 +1172,7 @@ choose:
     }
 
 fault_here:
-    run_fault(run, warp, fault_lane, kind, (uint32_t) (insn - code), 0, 0, false);
+    run_fault(run, warp, fault_lane, kind, (uint32_t)(insn - code), 0, 0, false);
 fault:
     count(run, &group, begin - budget + 1);
     return STEP_FAULT;

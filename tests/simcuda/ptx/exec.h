@@ -52,10 +52,10 @@ struct block_state;
 struct warp {
     struct block_state *block;
     uint32_t index;
-    uint32_t live, run;                        /* lanes */
+    uint32_t live, run;                         /* lanes */
     uint32_t wait_sync, wait_bar, wait_cluster; /* lanes; disjoint, and none of them in run */
-    uint32_t carry;                            /* condition code, a bit per lane */
-    uint32_t skip;                             /* lanes that had a whole turn while others waited for theirs */
+    uint32_t carry;                             /* condition code, a bit per lane */
+    uint32_t skip;                              /* lanes that had a whole turn while others waited for theirs */
     uint32_t sleep_ns;
     uint32_t poll_pc, poll_count;
     uint64_t poll_value;
@@ -139,17 +139,17 @@ uint64_t special_value64(const struct run *run, const struct warp *warp, unsigne
 /* Rows as one lane sees them, whatever the other lanes do. */
 static inline uint32_t *lane_row32(struct warp *warp, unsigned lane, uint32_t operand)
 {
-    return (uint32_t *) (warp->r32 + (size_t) warp->frame[lane].b32 * ROW32 + (operand & ~3u)) + lane;
+    return (uint32_t *)(warp->r32 + (size_t)warp->frame[lane].b32 * ROW32 + (operand & ~3u)) + lane;
 }
 
 static inline uint64_t *lane_row64(struct warp *warp, unsigned lane, uint32_t operand)
 {
-    return (uint64_t *) (warp->r64 + (size_t) warp->frame[lane].b64 * ROW64 + (operand & ~3u)) + lane;
+    return (uint64_t *)(warp->r64 + (size_t)warp->frame[lane].b64 * ROW64 + (operand & ~3u)) + lane;
 }
 
 static inline char *thread_local_memory(const struct run *run, const struct warp *warp, unsigned lane)
 {
-    return warp->block->local + (size_t) (warp->index * PTX_WARP_LANES + lane) * run->local_stride;
+    return warp->block->local + (size_t)(warp->index * PTX_WARP_LANES + lane) * run->local_stride;
 }
 
 #endif

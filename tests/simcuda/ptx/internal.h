@@ -5,7 +5,7 @@
  *   lex.c     text -> words
  *   parse.c   module level: variables, kernels, functions, initialisers
  *   body.c    one function body: scopes, labels, operands, constants
- *   decode.c  one instruction -> one or more `struct insn`
+ *   decode.c  one instruction -> one or more `struct insn`; decoders in decode_math.c, decode_memory.c, decode_flow.c
  *   alloc.c   virtual registers -> rows of the register file
  *   lane.c    what most instructions compute, one lane at a time
  *   round.c   the few that need another rounding mode of the host
@@ -97,10 +97,10 @@ enum { ROW32 = 4 * PTX_WARP_LANES, ROW64 = 8 * PTX_WARP_LANES };
 enum flags {
     F_FTZ = 1 << 0,
     F_SAT = 1 << 1,
-    F_NAN = 1 << 2,  /* min/max: NaN wins */
+    F_NAN = 1 << 2, /* min/max: NaN wins */
     F_RELU = 1 << 3,
-    F_CC = 1 << 4,   /* carry: writes the condition code */
-    F_CIN = 1 << 5,  /* carry: reads it */
+    F_CC = 1 << 4,  /* carry: writes the condition code */
+    F_CIN = 1 << 5, /* carry: reads it */
     F_HI = 1 << 6,
     F_SIGNED = 1 << 7,
     F_POLL = 1 << 8, /* an access that waiting loops use: volatile, relaxed, acquire */
@@ -163,8 +163,8 @@ enum op {
     OP_SUB_F64,
     OP_MUL_F64,
     OP_FMA_F64,
-    OP_ZEXT64, /* u64 <- u32 */
-    OP_SEXT64, /* s64 <- s32 */
+    OP_ZEXT64,  /* u64 <- u32 */
+    OP_SEXT64,  /* s64 <- s32 */
     OP_TRUNC32, /* 32 <- 64 */
     OP_S32_TO_F32,
     OP_CARRY, /* add sub mad with carry; sub-operation in `sub` */
@@ -178,8 +178,8 @@ enum op {
     OP_XOR_PRED,
     OP_LD,
     OP_ST,
-    OP_LD_PARAM,    /* kernel parameter: imm = offset */
-    OP_LD_FRAME,    /* parameter in the frame: imm = offset */
+    OP_LD_PARAM, /* kernel parameter: imm = offset */
+    OP_LD_FRAME, /* parameter in the frame: imm = offset */
     OP_ST_FRAME,
     OP_ATOM,
     OP_FENCE,
@@ -195,7 +195,7 @@ enum op {
     OP_RET,
     OP_EXIT,
     OP_TRAP,
-    OP_BAR,    /* sub */
+    OP_BAR,       /* sub */
     OP_WARP_SYNC, /* sub: shuffles, votes, ... */
     OP_ACTIVEMASK,
     OP_CLUSTER_ARRIVE,
@@ -314,16 +314,16 @@ struct insn {
     uint16_t ps, ps2;        /* predicate sources, same form */
     uint16_t pd, pd2;        /* predicate results, index; 0 = none */
     uint16_t flags;
-    uint8_t type, type2;     /* enum ptype: main type; source type of cvt, set */
+    uint8_t type, type2; /* enum ptype: main type; source type of cvt, set */
     uint8_t rounding, compare, combine;
-    uint8_t sub;             /* sub-operation of some ops; lookup table of lop3 */
-    uint8_t space;           /* memory */
-    uint8_t count;           /* memory: elements; pack: elements */
-    uint8_t shift;           /* 64 - bits of the main type */
-    uint8_t bytes;           /* memory: of an element */
+    uint8_t sub;   /* sub-operation of some ops; lookup table of lop3 */
+    uint8_t space; /* memory */
+    uint8_t count; /* memory: elements; pack: elements */
+    uint8_t shift; /* 64 - bits of the main type */
+    uint8_t bytes; /* memory: of an element */
     uint32_t line;
     uint32_t o[INSN_OPERANDS];
-    int64_t imm;             /* address offset, target, ...; see enum op */
+    int64_t imm; /* address offset, target, ...; see enum op */
     lane_fn *fn;
 };
 
@@ -370,8 +370,8 @@ struct function {
     struct text_span *param_names, *result_names; /* in the text; only while the module is read */
     /* code, pcs are indices into module.code */
     uint32_t first_pc, pc_count;
-    uint32_t frame_bytes; /* parameters, results, local variables */
-    uint32_t local_bytes; /* local variables only */
+    uint32_t frame_bytes;     /* parameters, results, local variables */
+    uint32_t local_bytes;     /* local variables only */
     uint32_t n32, n64, npred; /* rows */
     uint32_t pressure;        /* 32-bit registers live at once */
     struct constant *constants;
@@ -393,8 +393,8 @@ struct function {
 };
 
 struct initial_address {
-    uint64_t at;      /* offset in the variable */
-    int32_t global;   /* -1: `value` is all */
+    uint64_t at;    /* offset in the variable */
+    int32_t global; /* -1: `value` is all */
     uint64_t value;
 };
 
@@ -482,8 +482,8 @@ lane_fn lane_float_add, lane_float_sub, lane_float_mul, lane_float_fma, lane_flo
     lane_float_rsqrt, lane_float_min, lane_float_max, lane_float_abs, lane_float_neg, lane_float_copysign,
     lane_float_ex2, lane_float_lg2, lane_float_sin, lane_float_cos, lane_float_tanh, lane_float_rcp64h,
     lane_float_rsqrt64h;
-lane_fn lane_compare;  /* 0 or 1: insn.compare of a and b, by insn.type */
-lane_fn lane_set;      /* set: insn.type is the result, type2 of the operands */
+lane_fn lane_compare; /* 0 or 1: insn.compare of a and b, by insn.type */
+lane_fn lane_set;     /* set: insn.type is the result, type2 of the operands */
 lane_fn lane_testp;
 
 /* One atomic step on the value `old`: what is to be stored. `b` and `c` as in atom. */

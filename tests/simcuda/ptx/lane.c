@@ -21,7 +21,7 @@ static inline uint64_t zx(const struct insn *insn, uint64_t v)
 
 static inline int64_t sx(const struct insn *insn, uint64_t v)
 {
-    return (int64_t) (v << insn->shift) >> insn->shift;
+    return (int64_t)(v << insn->shift) >> insn->shift;
 }
 
 static inline bool is_signed(const struct insn *insn)
@@ -37,11 +37,10 @@ static inline unsigned bits_of(const struct insn *insn)
 static uint64_t extend(enum ptype type, uint64_t v)
 {
     unsigned shift = 64 - type_bits(type);
-    return type_is_signed(type) ? (uint64_t) ((int64_t) (v << shift) >> shift) : v << shift >> shift;
+    return type_is_signed(type) ? (uint64_t)((int64_t)(v << shift) >> shift) : v << shift >> shift;
 }
 
-#define LANE(name)                                                                                                     \
-    uint64_t name(const struct insn *insn, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
+#define LANE(name) uint64_t name(const struct insn *insn, uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 
 /* Most use some of the operands only. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -50,17 +49,17 @@ static uint64_t extend(enum ptype type, uint64_t v)
 
 static uint64_t saturate32(int64_t v)
 {
-    return (uint64_t) (v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v);
+    return (uint64_t)(v > INT32_MAX ? INT32_MAX : v < INT32_MIN ? INT32_MIN : v);
 }
 
 LANE(lane_add)
 {
-    return insn->flags & F_SAT ? saturate32((int64_t) (int32_t) a + (int32_t) b) : a + b;
+    return insn->flags & F_SAT ? saturate32((int64_t)(int32_t)a + (int32_t)b) : a + b;
 }
 
 LANE(lane_sub)
 {
-    return insn->flags & F_SAT ? saturate32((int64_t) (int32_t) a - (int32_t) b) : a - b;
+    return insn->flags & F_SAT ? saturate32((int64_t)(int32_t)a - (int32_t)b) : a - b;
 }
 
 LANE(lane_mul_lo)
@@ -71,13 +70,13 @@ LANE(lane_mul_lo)
 LANE(lane_mul_hi)
 {
     if (is_signed(insn))
-        return (uint64_t) ((__int128) sx(insn, a) * sx(insn, b) >> bits_of(insn));
-    return (uint64_t) ((unsigned __int128) zx(insn, a) * zx(insn, b) >> bits_of(insn));
+        return (uint64_t)((__int128)sx(insn, a) * sx(insn, b) >> bits_of(insn));
+    return (uint64_t)((unsigned __int128)zx(insn, a) * zx(insn, b) >> bits_of(insn));
 }
 
 LANE(lane_mul_wide)
 {
-    return is_signed(insn) ? (uint64_t) (sx(insn, a) * sx(insn, b)) : zx(insn, a) * zx(insn, b);
+    return is_signed(insn) ? (uint64_t)(sx(insn, a) * sx(insn, b)) : zx(insn, a) * zx(insn, b);
 }
 
 LANE(lane_mad_lo)
@@ -88,7 +87,7 @@ LANE(lane_mad_lo)
 LANE(lane_mad_hi)
 {
     uint64_t high = lane_mul_hi(insn, a, b, 0, 0);
-    return insn->flags & F_SAT ? saturate32((int64_t) (int32_t) high + (int32_t) c) : high + c;
+    return insn->flags & F_SAT ? saturate32((int64_t)(int32_t)high + (int32_t)c) : high + c;
 }
 
 LANE(lane_mad_wide)
@@ -99,9 +98,8 @@ LANE(lane_mad_wide)
 /* 24 bits times 24 bits: the low 32 of 48, or the high 32 */
 LANE(lane_mul24)
 {
-    uint64_t product = insn->type == T_S32
-                           ? (uint64_t) (((int64_t) (a << 40) >> 40) * ((int64_t) (b << 40) >> 40))
-                           : (a & 0xffffff) * (b & 0xffffff);
+    uint64_t product = insn->type == T_S32 ? (uint64_t)(((int64_t)(a << 40) >> 40) * ((int64_t)(b << 40) >> 40))
+                                           : (a & 0xffffff) * (b & 0xffffff);
     return insn->flags & F_HI ? product >> 16 : product;
 }
 
@@ -117,7 +115,7 @@ LANE(lane_div)
         return UINT64_MAX;
     if (!is_signed(insn))
         return zx(insn, a) / zx(insn, b);
-    return sx(insn, b) == -1 ? -a : (uint64_t) (sx(insn, a) / sx(insn, b));
+    return sx(insn, b) == -1 ? -a : (uint64_t)(sx(insn, a) / sx(insn, b));
 }
 
 LANE(lane_rem)
@@ -126,7 +124,7 @@ LANE(lane_rem)
         return a;
     if (!is_signed(insn))
         return zx(insn, a) % zx(insn, b);
-    return sx(insn, b) == -1 ? 0 : (uint64_t) (sx(insn, a) % sx(insn, b));
+    return sx(insn, b) == -1 ? 0 : (uint64_t)(sx(insn, a) % sx(insn, b));
 }
 
 LANE(lane_abs)
@@ -161,8 +159,8 @@ LANE(lane_max)
 
 LANE(lane_sad)
 {
-    return c + (less(insn, a, b) ? (is_signed(insn) ? (uint64_t) sx(insn, b) - (uint64_t) sx(insn, a) : b - a)
-                                 : (is_signed(insn) ? (uint64_t) sx(insn, a) - (uint64_t) sx(insn, b) : a - b));
+    return c + (less(insn, a, b) ? (is_signed(insn) ? (uint64_t)sx(insn, b) - (uint64_t)sx(insn, a) : b - a)
+                                 : (is_signed(insn) ? (uint64_t)sx(insn, a) - (uint64_t)sx(insn, b) : a - b));
 }
 
 LANE(lane_and)
@@ -192,28 +190,28 @@ LANE(lane_cnot)
 
 LANE(lane_shl)
 {
-    return (uint32_t) b >= bits_of(insn) ? 0 : a << (uint32_t) b;
+    return (uint32_t)b >= bits_of(insn) ? 0 : a << (uint32_t)b;
 }
 
 LANE(lane_shr)
 {
-    uint32_t n = (uint32_t) b;
+    uint32_t n = (uint32_t)b;
     if (is_signed(insn))
-        return (uint64_t) (sx(insn, a) >> (n > 63 ? 63 : n));
+        return (uint64_t)(sx(insn, a) >> (n > 63 ? 63 : n));
     return n >= bits_of(insn) ? 0 : zx(insn, a) >> n;
 }
 
 LANE(lane_shf)
 {
     uint64_t both = (b & UINT32_MAX) << 32 | (a & UINT32_MAX);
-    uint32_t n = (uint32_t) c;
+    uint32_t n = (uint32_t)c;
     n = insn->flags & F_WRAP ? n & 31 : n > 32 ? 32 : n;
     return insn->flags & F_HI ? (n == 32 ? a : both << n >> 32) : (n == 32 ? b : both >> n);
 }
 
 LANE(lane_lop3)
 {
-    uint32_t x = (uint32_t) a, y = (uint32_t) b, z = (uint32_t) c, result = 0;
+    uint32_t x = (uint32_t)a, y = (uint32_t)b, z = (uint32_t)c, result = 0;
     for (unsigned i = 0; i < 8; i++) {
         if (insn->sub >> i & 1)
             result |= (i & 4 ? x : ~x) & (i & 2 ? y : ~y) & (i & 1 ? z : ~z);
@@ -223,21 +221,21 @@ LANE(lane_lop3)
 
 LANE(lane_popc)
 {
-    return (uint64_t) __builtin_popcountll(zx(insn, a));
+    return (uint64_t)__builtin_popcountll(zx(insn, a));
 }
 
 LANE(lane_clz)
 {
     uint64_t v = zx(insn, a);
-    return v ? (uint64_t) __builtin_clzll(v) - insn->shift : bits_of(insn);
+    return v ? (uint64_t)__builtin_clzll(v) - insn->shift : bits_of(insn);
 }
 
 LANE(lane_bfind)
 {
-    uint64_t v = is_signed(insn) && sx(insn, a) < 0 ? ~(uint64_t) sx(insn, a) : zx(insn, a);
+    uint64_t v = is_signed(insn) && sx(insn, a) < 0 ? ~(uint64_t)sx(insn, a) : zx(insn, a);
     if (v == 0)
         return UINT32_MAX;
-    uint64_t at = 63 - (uint64_t) __builtin_clzll(v);
+    uint64_t at = 63 - (uint64_t)__builtin_clzll(v);
     return insn->flags & F_WRAP ? bits_of(insn) - 1 - at : at;
 }
 
@@ -280,15 +278,15 @@ LANE(lane_bfi)
 /* The n-th set bit from a place: n > 0 upwards, n < 0 downwards, 0 = the place itself. */
 LANE(lane_fns)
 {
-    uint32_t mask = (uint32_t) a, base = (uint32_t) b;
-    int32_t n = (int32_t) c;
+    uint32_t mask = (uint32_t)a, base = (uint32_t)b;
+    int32_t n = (int32_t)c;
     if (n == 0)
         return base < 32 && mask >> base & 1 ? base : UINT32_MAX;
     int step = n < 0 ? -1 : 1;
-    uint32_t count = n < 0 ? 0u - (uint32_t) n : (uint32_t) n;
+    uint32_t count = n < 0 ? 0u - (uint32_t)n : (uint32_t)n;
     for (int64_t at = base; at >= 0 && at < 32; at += step) {
         if (mask >> at & 1 && --count == 0)
-            return (uint64_t) at;
+            return (uint64_t)at;
     }
     return UINT32_MAX;
 }
@@ -297,17 +295,30 @@ LANE(lane_prmt)
 {
     enum { DEFAULT, F4E, B4E, RC8, ECL, ECR, RC16 };
     uint64_t both = (b & UINT32_MAX) << 32 | (a & UINT32_MAX);
-    uint32_t result = 0, control = (uint32_t) c, n = control & 3;
+    uint32_t result = 0, control = (uint32_t)c, n = control & 3;
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t pick;
         switch (insn->sub) {
-        case F4E: pick = n + i; break;
-        case B4E: pick = (n - i) & 7; break;
-        case RC8: pick = n; break;
-        case ECL: pick = i > n ? i : n; break;
-        case ECR: pick = i < n ? i : n; break;
-        case RC16: pick = (n & 1) * 2 + (i & 1); break;
-        default: pick = control >> 4 * i & 15;
+        case F4E:
+            pick = n + i;
+            break;
+        case B4E:
+            pick = (n - i) & 7;
+            break;
+        case RC8:
+            pick = n;
+            break;
+        case ECL:
+            pick = i > n ? i : n;
+            break;
+        case ECR:
+            pick = i < n ? i : n;
+            break;
+        case RC16:
+            pick = (n & 1) * 2 + (i & 1);
+            break;
+        default:
+            pick = control >> 4 * i & 15;
         }
         uint32_t byte = both >> 8 * (pick & 7) & 0xff;
         if (insn->sub == DEFAULT && pick & 8)
@@ -319,31 +330,31 @@ LANE(lane_prmt)
 
 static int32_t piece(uint64_t v, unsigned at, unsigned bits, bool negative)
 {
-    uint32_t raw = (uint32_t) (v >> at) << (32 - bits);
-    return negative ? (int32_t) raw >> (32 - bits) : (int32_t) (raw >> (32 - bits));
+    uint32_t raw = (uint32_t)(v >> at) << (32 - bits);
+    return negative ? (int32_t)raw >> (32 - bits) : (int32_t)(raw >> (32 - bits));
 }
 
 LANE(lane_dp4a)
 {
-    uint32_t sum = (uint32_t) c;
+    uint32_t sum = (uint32_t)c;
     for (unsigned i = 0; i < 32; i += 8)
-        sum += (uint32_t) (piece(a, i, 8, insn->type == T_S32) * piece(b, i, 8, insn->type2 == T_S32));
+        sum += (uint32_t)(piece(a, i, 8, insn->type == T_S32) * piece(b, i, 8, insn->type2 == T_S32));
     return sum;
 }
 
 LANE(lane_dp2a)
 {
-    uint32_t sum = (uint32_t) c;
+    uint32_t sum = (uint32_t)c;
     unsigned second = insn->flags & F_HI ? 16 : 0;
     for (unsigned i = 0; i < 2; i++)
-        sum += (uint32_t) (piece(a, 16 * i, 16, insn->type == T_S32) *
-                           piece(b, second + 8 * i, 8, insn->type2 == T_S32));
+        sum +=
+            (uint32_t)(piece(a, 16 * i, 16, insn->type == T_S32) * piece(b, second + 8 * i, 8, insn->type2 == T_S32));
     return sum;
 }
 
 LANE(lane_bmsk)
 {
-    uint32_t from = (uint32_t) a, length = (uint32_t) b;
+    uint32_t from = (uint32_t)a, length = (uint32_t)b;
     if (insn->flags & F_WRAP) {
         from &= 31;
         length &= 31;
@@ -356,12 +367,12 @@ LANE(lane_bmsk)
 
 LANE(lane_szext)
 {
-    uint32_t n = (uint32_t) b;
+    uint32_t n = (uint32_t)b;
     n = insn->flags & F_WRAP ? n & 31 : n > 32 ? 32 : n;
     if (n == 0 || n == 32)
         return n ? a : 0;
-    uint32_t raw = (uint32_t) a << (32 - n);
-    return insn->type == T_S32 ? (uint64_t) ((int32_t) raw >> (32 - n)) : raw >> (32 - n);
+    uint32_t raw = (uint32_t)a << (32 - n);
+    return insn->type == T_S32 ? (uint64_t)((int32_t)raw >> (32 - n)) : raw >> (32 - n);
 }
 
 LANE(lane_mov)
@@ -373,7 +384,7 @@ LANE(lane_mov)
 
 static inline float f32(uint64_t bits)
 {
-    uint32_t word = (uint32_t) bits;
+    uint32_t word = (uint32_t)bits;
     float v;
     memcpy(&v, &word, sizeof(v));
     return v;
@@ -405,7 +416,7 @@ static inline uint64_t bits64(double v)
 uint64_t float_pack(struct float_format format, bool negative, uint64_t mantissa, int exponent, bool sticky,
                     enum rounding rounding)
 {
-    const uint64_t sign = (uint64_t) negative << (format.mantissa + format.exponent);
+    const uint64_t sign = (uint64_t)negative << (format.mantissa + format.exponent);
     const uint64_t infinity = ((UINT64_C(1) << format.exponent) - 1) << format.mantissa;
     const int bias = (1 << (format.exponent - 1)) - 1;
     if (mantissa == 0)
@@ -422,16 +433,24 @@ uint64_t float_pack(struct float_format format, bool negative, uint64_t mantissa
     uint64_t half = drop > 64 ? 2 : UINT64_C(1) << (drop - 1);
     bool inexact = lost != 0 || sticky, up = false;
     switch (rounding) {
-    case RND_Z: break;
-    case RND_M: up = negative && inexact; break;
-    case RND_P: up = !negative && inexact; break;
-    case RND_A: up = lost >= half; break;
-    default: up = lost > half || (lost == half && (sticky || (kept & 1)));
+    case RND_Z:
+        break;
+    case RND_M:
+        up = negative && inexact;
+        break;
+    case RND_P:
+        up = !negative && inexact;
+        break;
+    case RND_A:
+        up = lost >= half;
+        break;
+    default:
+        up = lost > half || (lost == half && (sticky || (kept & 1)));
     }
     kept += up;
-    uint64_t bits = subnormal ? kept : kept + ((uint64_t) (e + bias - 1) << format.mantissa);
+    uint64_t bits = subnormal ? kept : kept + ((uint64_t)(e + bias - 1) << format.mantissa);
     if (!subnormal && (e > bias || bits >= infinity)) {
-        bool to_infinity = rounding == RND_Z ? false
+        bool to_infinity = rounding == RND_Z   ? false
                            : rounding == RND_M ? negative
                            : rounding == RND_P ? !negative
                                                : true;
@@ -443,13 +462,13 @@ uint64_t float_pack(struct float_format format, bool negative, uint64_t mantissa
 uint64_t float_from_double(struct float_format format, double value, enum rounding rounding)
 {
     uint64_t bits = bits64(value), mantissa = bits & ((UINT64_C(1) << 52) - 1);
-    int exponent = (int) (bits >> 52 & 0x7ff);
+    int exponent = (int)(bits >> 52 & 0x7ff);
     bool negative = bits >> 63;
     const uint64_t infinity = ((UINT64_C(1) << format.exponent) - 1) << format.mantissa;
     if (exponent == 0x7ff) {
         if (mantissa) /* the device's NaN: no sign, all ones */
             return infinity | ((UINT64_C(1) << format.mantissa) - 1);
-        return (uint64_t) negative << (format.mantissa + format.exponent) | infinity;
+        return (uint64_t)negative << (format.mantissa + format.exponent) | infinity;
     }
     if (exponent)
         mantissa |= UINT64_C(1) << 52;
@@ -460,26 +479,26 @@ uint64_t float_from_double(struct float_format format, double value, enum roundi
 
 double half_to_double(uint16_t bits)
 {
-    const uint32_t sign = (uint32_t) (bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+    const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
     if (exponent == 0)
-        return (double) (sign ? -(float) mantissa : (float) mantissa) * 0x1p-24;
+        return (double)(sign ? -(float)mantissa : (float)mantissa) * 0x1p-24;
     /* the bias of a float is 112 more; infinity and NaN keep the largest exponent */
-    return (double) f32(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13);
+    return (double)f32(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | mantissa << 13);
 }
 
 double bf16_to_double(uint16_t bits)
 {
-    return (double) f32((uint64_t) bits << 16);
+    return (double)f32((uint64_t)bits << 16);
 }
 
 uint16_t half_from_double(double value)
 {
-    return (uint16_t) float_from_double(format_f16, value, RND_N);
+    return (uint16_t)float_from_double(format_f16, value, RND_N);
 }
 
 uint16_t bf16_from_double(double value)
 {
-    return (uint16_t) float_from_double(format_bf16, value, RND_N);
+    return (uint16_t)float_from_double(format_bf16, value, RND_N);
 }
 
 /*
@@ -521,7 +540,7 @@ static uint64_t finish32(const struct insn *insn, float v)
 static double pick(const struct insn *insn, bool smaller, double a, double b)
 {
     if (a != a || b != b)
-        return insn->flags & F_NAN || (a != a && b != b) ? (double) NAN : a != a ? b : a;
+        return insn->flags & F_NAN || (a != a && b != b) ? (double)NAN : a != a ? b : a;
     double sign = 1.0;
     if (insn->flags & F_ABS) {
         sign = signbit(a) != signbit(b) ? -1.0 : 1.0;
@@ -561,18 +580,33 @@ static uint64_t small_op(const struct insn *insn, enum real_op op, bool half, ui
         return a & 0x7fff;
     if (op == R_NEG)
         return (a ^ 0x8000) & 0xffff;
-    double x = half ? half_to_double((uint16_t) a) : bf16_to_double((uint16_t) a);
-    double y = half ? half_to_double((uint16_t) b) : bf16_to_double((uint16_t) b);
-    double z = half ? half_to_double((uint16_t) c) : bf16_to_double((uint16_t) c);
+    double x = half ? half_to_double((uint16_t)a) : bf16_to_double((uint16_t)a);
+    double y = half ? half_to_double((uint16_t)b) : bf16_to_double((uint16_t)b);
+    double z = half ? half_to_double((uint16_t)c) : bf16_to_double((uint16_t)c);
     switch (op) {
-    case R_ADD: x = add_to_odd(x, y); break;
-    case R_SUB: x = add_to_odd(x, -y); break;
-    case R_MUL: x = x * y; break;
-    case R_FMA: x = add_to_odd(x * y, z); break;
-    case R_MIN: x = pick(insn, true, x, y); break;
-    case R_MAX: x = pick(insn, false, x, y); break;
-    case R_EX2: x = exp2(x); break;
-    default: x = tanh(x);
+    case R_ADD:
+        x = add_to_odd(x, y);
+        break;
+    case R_SUB:
+        x = add_to_odd(x, -y);
+        break;
+    case R_MUL:
+        x = x * y;
+        break;
+    case R_FMA:
+        x = add_to_odd(x * y, z);
+        break;
+    case R_MIN:
+        x = pick(insn, true, x, y);
+        break;
+    case R_MAX:
+        x = pick(insn, false, x, y);
+        break;
+    case R_EX2:
+        x = exp2(x);
+        break;
+    default:
+        x = tanh(x);
     }
     return small_result(insn, half, x);
 }
@@ -581,18 +615,28 @@ static uint64_t op32(const struct insn *insn, enum real_op op, uint64_t a, uint6
 {
     float x = flush(insn, f32(a)), y = flush(insn, f32(b)), z = flush(insn, f32(c));
     bool directed = insn->rounding > RND_N;
-    const enum rounding rounding = (enum rounding) insn->rounding;
+    const enum rounding rounding = (enum rounding)insn->rounding;
     switch (op) {
-    case R_ADD: return finish32(insn, directed ? round_float(ROUND_ADD, rounding, x, y, 0) : x + y);
-    case R_SUB: return finish32(insn, directed ? round_float(ROUND_SUB, rounding, x, y, 0) : x - y);
-    case R_MUL: return finish32(insn, directed ? round_float(ROUND_MUL, rounding, x, y, 0) : x * y);
-    case R_FMA: return finish32(insn, directed ? round_float(ROUND_FMA, rounding, x, y, z) : fmaf(x, y, z));
-    case R_MIN: return finish32(insn, (float) pick(insn, true, x, y));
-    case R_MAX: return finish32(insn, (float) pick(insn, false, x, y));
-    case R_ABS: return finish32(insn, fabsf(x));
-    case R_NEG: return finish32(insn, -x);
-    case R_EX2: return finish32(insn, (float) exp2(x));
-    default: return finish32(insn, (float) tanh(x));
+    case R_ADD:
+        return finish32(insn, directed ? round_float(ROUND_ADD, rounding, x, y, 0) : x + y);
+    case R_SUB:
+        return finish32(insn, directed ? round_float(ROUND_SUB, rounding, x, y, 0) : x - y);
+    case R_MUL:
+        return finish32(insn, directed ? round_float(ROUND_MUL, rounding, x, y, 0) : x * y);
+    case R_FMA:
+        return finish32(insn, directed ? round_float(ROUND_FMA, rounding, x, y, z) : fmaf(x, y, z));
+    case R_MIN:
+        return finish32(insn, (float)pick(insn, true, x, y));
+    case R_MAX:
+        return finish32(insn, (float)pick(insn, false, x, y));
+    case R_ABS:
+        return finish32(insn, fabsf(x));
+    case R_NEG:
+        return finish32(insn, -x);
+    case R_EX2:
+        return finish32(insn, (float)exp2(x));
+    default:
+        return finish32(insn, (float)tanh(x));
     }
 }
 
@@ -612,18 +656,27 @@ static uint64_t op64(const struct insn *insn, enum real_op op, uint64_t a, uint6
 {
     double x = f64(a), y = f64(b), z = f64(c);
     bool directed = insn->rounding > RND_N;
-    const enum rounding rounding = (enum rounding) insn->rounding;
+    const enum rounding rounding = (enum rounding)insn->rounding;
     switch (op) {
-    case R_ADD: return finish64(insn, directed ? round_double(ROUND_ADD, rounding, x, y, 0) : x + y);
-    case R_SUB: return finish64(insn, directed ? round_double(ROUND_SUB, rounding, x, y, 0) : x - y);
-    case R_MUL: return finish64(insn, directed ? round_double(ROUND_MUL, rounding, x, y, 0) : x * y);
-    case R_FMA: return finish64(insn, directed ? round_double(ROUND_FMA, rounding, x, y, z) : fma(x, y, z));
-    case R_MIN: return bits64(pick(insn, true, x, y));
-    case R_MAX: return bits64(pick(insn, false, x, y));
+    case R_ADD:
+        return finish64(insn, directed ? round_double(ROUND_ADD, rounding, x, y, 0) : x + y);
+    case R_SUB:
+        return finish64(insn, directed ? round_double(ROUND_SUB, rounding, x, y, 0) : x - y);
+    case R_MUL:
+        return finish64(insn, directed ? round_double(ROUND_MUL, rounding, x, y, 0) : x * y);
+    case R_FMA:
+        return finish64(insn, directed ? round_double(ROUND_FMA, rounding, x, y, z) : fma(x, y, z));
+    case R_MIN:
+        return bits64(pick(insn, true, x, y));
+    case R_MAX:
+        return bits64(pick(insn, false, x, y));
     /* NaN passes as it is, with its sign */
-    case R_ABS: return x != x ? quiet64(a) : a & INT64_MAX;
-    case R_NEG: return x != x ? quiet64(a) : a ^ UINT64_C(1) << 63;
-    default: return a;
+    case R_ABS:
+        return x != x ? quiet64(a) : a & INT64_MAX;
+    case R_NEG:
+        return x != x ? quiet64(a) : a ^ UINT64_C(1) << 63;
+    default:
+        return a;
     }
 }
 
@@ -631,13 +684,16 @@ static uint64_t real_op(const struct insn *insn, enum real_op op, uint64_t a, ui
 {
     bool half = insn->type == T_F16 || insn->type == T_F16X2;
     switch (insn->type) {
-    case T_F32: return op32(insn, op, a, b, c);
-    case T_F64: return op64(insn, op, a, b, c);
+    case T_F32:
+        return op32(insn, op, a, b, c);
+    case T_F64:
+        return op64(insn, op, a, b, c);
     case T_F16X2:
     case T_BF16X2:
         return small_op(insn, op, half, a & 0xffff, b & 0xffff, c & 0xffff) |
                small_op(insn, op, half, a >> 16 & 0xffff, b >> 16 & 0xffff, c >> 16 & 0xffff) << 16;
-    default: return small_op(insn, op, half, a & 0xffff, b & 0xffff, c & 0xffff);
+    default:
+        return small_op(insn, op, half, a & 0xffff, b & 0xffff, c & 0xffff);
     }
 }
 
@@ -694,7 +750,7 @@ LANE(lane_float_tanh)
 LANE(lane_float_div)
 {
     bool directed = insn->rounding > RND_N;
-    const enum rounding rounding = (enum rounding) insn->rounding;
+    const enum rounding rounding = (enum rounding)insn->rounding;
     if (insn->type == T_F64)
         return bits64(directed ? round_double(ROUND_DIV, rounding, f64(a), f64(b), 0) : f64(a) / f64(b));
     float x = flush(insn, f32(a)), y = flush(insn, f32(b));
@@ -706,7 +762,7 @@ LANE(lane_float_div)
 LANE(lane_float_rcp)
 {
     bool directed = insn->rounding > RND_N;
-    const enum rounding rounding = (enum rounding) insn->rounding;
+    const enum rounding rounding = (enum rounding)insn->rounding;
     if (insn->type == T_F64)
         return bits64(directed ? round_double(ROUND_DIV, rounding, 1.0, f64(a), 0) : 1.0 / f64(a));
     float x = flush(insn, f32(a));
@@ -716,7 +772,7 @@ LANE(lane_float_rcp)
 LANE(lane_float_sqrt)
 {
     bool directed = insn->rounding > RND_N;
-    const enum rounding rounding = (enum rounding) insn->rounding;
+    const enum rounding rounding = (enum rounding)insn->rounding;
     if (insn->type == T_F64)
         return bits64(directed ? round_double(ROUND_SQRT, rounding, f64(a), 0, 0) : sqrt(f64(a)));
     float x = flush(insn, f32(a));
@@ -727,7 +783,7 @@ LANE(lane_float_rsqrt)
 {
     if (insn->type == T_F64)
         return bits64(1.0 / sqrt(f64(a)));
-    return finish32(insn, (float) (1.0 / sqrt((double) flush(insn, f32(a)))));
+    return finish32(insn, (float)(1.0 / sqrt((double)flush(insn, f32(a)))));
 }
 
 /* The device computes these from the upper half of the operand and gives an upper half; subnormals are flushed. */
@@ -750,17 +806,17 @@ LANE(lane_float_rsqrt64h)
 
 LANE(lane_float_lg2)
 {
-    return finish32(insn, (float) log2((double) flush(insn, f32(a))));
+    return finish32(insn, (float)log2((double)flush(insn, f32(a))));
 }
 
 LANE(lane_float_sin)
 {
-    return finish32(insn, (float) sin((double) flush(insn, f32(a))));
+    return finish32(insn, (float)sin((double)flush(insn, f32(a))));
 }
 
 LANE(lane_float_cos)
 {
-    return finish32(insn, (float) cos((double) flush(insn, f32(a))));
+    return finish32(insn, (float)cos((double)flush(insn, f32(a))));
 }
 
 /* PTX: the sign of the first operand, the magnitude of the second */
@@ -775,20 +831,34 @@ LANE(lane_float_copysign)
 static bool compare_numbers(enum compare compare, bool lt, bool eq, bool gt)
 {
     switch (compare) {
-    case CMP_EQ: return eq;
-    case CMP_NE: return lt || gt;
-    case CMP_LT: return lt;
-    case CMP_LE: return lt || eq;
-    case CMP_GT: return gt;
-    case CMP_GE: return gt || eq;
-    case CMP_EQU: return !(lt || gt);
-    case CMP_NEU: return !eq;
-    case CMP_LTU: return !(gt || eq);
-    case CMP_LEU: return !gt;
-    case CMP_GTU: return !(lt || eq);
-    case CMP_GEU: return !lt;
-    case CMP_NUM: return lt || eq || gt;
-    default: return !(lt || eq || gt);
+    case CMP_EQ:
+        return eq;
+    case CMP_NE:
+        return lt || gt;
+    case CMP_LT:
+        return lt;
+    case CMP_LE:
+        return lt || eq;
+    case CMP_GT:
+        return gt;
+    case CMP_GE:
+        return gt || eq;
+    case CMP_EQU:
+        return !(lt || gt);
+    case CMP_NEU:
+        return !eq;
+    case CMP_LTU:
+        return !(gt || eq);
+    case CMP_LEU:
+        return !gt;
+    case CMP_GTU:
+        return !(lt || eq);
+    case CMP_GEU:
+        return !lt;
+    case CMP_NUM:
+        return lt || eq || gt;
+    default:
+        return !(lt || eq || gt);
     }
 }
 
@@ -797,7 +867,7 @@ static bool compare_typed(enum compare compare, enum ptype type, bool ftz, uint6
 {
     if (!type_is_float(type)) {
         uint64_t x = extend(type, a), y = extend(type, b);
-        bool lt = type_is_signed(type) ? (int64_t) x < (int64_t) y : x < y;
+        bool lt = type_is_signed(type) ? (int64_t)x < (int64_t)y : x < y;
         return compare_numbers(compare, lt, x == y, !lt && x != y);
     }
     double x, y;
@@ -806,48 +876,53 @@ static bool compare_typed(enum compare compare, enum ptype type, bool ftz, uint6
         y = f64(b);
     } else if (type == T_F32) {
         struct insn flags = {.flags = ftz ? F_FTZ : 0};
-        x = (double) flush(&flags, f32(a));
-        y = (double) flush(&flags, f32(b));
+        x = (double)flush(&flags, f32(a));
+        y = (double)flush(&flags, f32(b));
     } else {
         bool half = type == T_F16 || type == T_F16X2;
-        x = half ? half_to_double((uint16_t) a) : bf16_to_double((uint16_t) a);
-        y = half ? half_to_double((uint16_t) b) : bf16_to_double((uint16_t) b);
+        x = half ? half_to_double((uint16_t)a) : bf16_to_double((uint16_t)a);
+        y = half ? half_to_double((uint16_t)b) : bf16_to_double((uint16_t)b);
         if (ftz && half) { /* 2^-14 is the smallest normal */
             x = fabs(x) < 0x1p-14 ? 0.0 : x;
             y = fabs(y) < 0x1p-14 ? 0.0 : y;
         }
     }
-    return compare_numbers(compare, x < y, x == y, x > y);
+    return compare_numbers(compare, x<y, x == y, x> y);
 }
 
 /* Bit 0: the answer; for packed types bit 1 is the answer for the upper half. */
 LANE(lane_compare)
 {
-    const enum compare compare = (enum compare) insn->compare;
-    const enum ptype type = (enum ptype) insn->type;
+    const enum compare compare = (enum compare)insn->compare;
+    const enum ptype type = (enum ptype)insn->type;
     uint64_t answer = compare_typed(compare, type, insn->flags & F_FTZ, a, b);
     if (type == T_F16X2 || type == T_BF16X2)
-        answer |= (uint64_t) compare_typed(compare, type, insn->flags & F_FTZ, a >> 16, b >> 16) << 1;
+        answer |= (uint64_t)compare_typed(compare, type, insn->flags & F_FTZ, a >> 16, b >> 16) << 1;
     return answer;
 }
 
 static uint64_t truth(enum ptype type)
 {
     switch (type) {
-    case T_F32: return 0x3f800000;
-    case T_F64: return UINT64_C(0x3ff0000000000000);
+    case T_F32:
+        return 0x3f800000;
+    case T_F64:
+        return UINT64_C(0x3ff0000000000000);
     case T_F16:
-    case T_F16X2: return 0x3c00;
+    case T_F16X2:
+        return 0x3c00;
     case T_BF16:
-    case T_BF16X2: return 0x3f80;
-    default: return UINT64_MAX;
+    case T_BF16X2:
+        return 0x3f80;
+    default:
+        return UINT64_MAX;
     }
 }
 
 LANE(lane_set)
 {
-    const enum compare compare = (enum compare) insn->compare;
-    const enum ptype type = (enum ptype) insn->type2, result = (enum ptype) insn->type;
+    const enum compare compare = (enum compare)insn->compare;
+    const enum ptype type = (enum ptype)insn->type2, result = (enum ptype)insn->type;
     bool ftz = insn->flags & F_FTZ;
     uint64_t low = compare_typed(compare, type, ftz, a, b) ? truth(result) : 0;
     if (type != T_F16X2 && type != T_BF16X2)
@@ -858,22 +933,28 @@ LANE(lane_set)
 
 LANE(lane_testp)
 {
-    double x = insn->type == T_F64 ? f64(a) : (double) f32(a);
-    bool subnormal = x != 0.0 && fabs(x) < (insn->type == T_F64 ? DBL_MIN : (double) FLT_MIN);
+    double x = insn->type == T_F64 ? f64(a) : (double)f32(a);
+    bool subnormal = x != 0.0 && fabs(x) < (insn->type == T_F64 ? DBL_MIN : (double)FLT_MIN);
     switch (insn->sub) {
-    case 0: return isfinite(x);
-    case 1: return isinf(x) != 0;
-    case 2: return !isnan(x);
-    case 3: return isnan(x);
-    case 4: return isfinite(x) && x != 0.0 && !subnormal;
-    default: return subnormal;
+    case 0:
+        return isfinite(x);
+    case 1:
+        return isinf(x) != 0;
+    case 2:
+        return !isnan(x);
+    case 3:
+        return isnan(x);
+    case 4:
+        return isfinite(x) && x != 0.0 && !subnormal;
+    default:
+        return subnormal;
     }
 }
 
 LANE(lane_slct)
 {
     if (insn->type2 == T_S32)
-        return (int32_t) c >= 0 ? a : b;
+        return (int32_t)c >= 0 ? a : b;
     return flush(insn, f32(c)) >= 0.0f ? a : b; /* NaN selects the second */
 }
 
@@ -882,11 +963,16 @@ LANE(lane_slct)
 static struct float_format format_of(enum ptype type)
 {
     switch (type) {
-    case T_F16: return format_f16;
-    case T_BF16: return format_bf16;
-    case T_TF32: return format_tf32;
-    case T_F32: return format_f32;
-    default: return format_f64;
+    case T_F16:
+        return format_f16;
+    case T_BF16:
+        return format_bf16;
+    case T_TF32:
+        return format_tf32;
+    case T_F32:
+        return format_f32;
+    default:
+        return format_f64;
     }
 }
 
@@ -901,10 +987,10 @@ static uint64_t limit(enum ptype type, bool negative)
 
 static uint64_t integer_to_integer(const struct insn *insn, uint64_t a)
 {
-    const enum ptype to = (enum ptype) insn->type, from = (enum ptype) insn->type2;
+    const enum ptype to = (enum ptype)insn->type, from = (enum ptype)insn->type2;
     uint64_t v = extend(from, a);
     if (insn->flags & F_SAT) {
-        bool negative = type_is_signed(from) && (int64_t) v < 0;
+        bool negative = type_is_signed(from) && (int64_t)v < 0;
         uint64_t magnitude = negative ? -v : v, most = limit(to, negative);
         v = magnitude > most ? (negative ? -most : most) : v;
     }
@@ -915,33 +1001,37 @@ static double round_whole(double x, enum rounding rounding)
 {
     switch (rounding) {
     case RND_Z:
-    case RND_ZI: return trunc(x);
+    case RND_ZI:
+        return trunc(x);
     case RND_M:
-    case RND_MI: return floor(x);
+    case RND_MI:
+        return floor(x);
     case RND_P:
-    case RND_PI: return ceil(x);
-    default: return rint(x); /* the run sets round to nearest even */
+    case RND_PI:
+        return ceil(x);
+    default:
+        return rint(x); /* the run sets round to nearest even */
     }
 }
 
 static uint64_t float_to_integer(const struct insn *insn, double x)
 {
-    const enum ptype to = (enum ptype) insn->type;
+    const enum ptype to = (enum ptype)insn->type;
     if (x != x) /* PTX: zero, but the top bit if either side has 64 bits */
         return type_bits(to) == 64 || insn->type2 == T_F64 ? extend(to, UINT64_C(1) << (type_bits(to) - 1)) : 0;
-    x = round_whole(x, (enum rounding) insn->rounding);
+    x = round_whole(x, (enum rounding)insn->rounding);
     bool negative = x < 0.0;
     uint64_t most = limit(to, negative);
     double magnitude = fabs(x);
-    uint64_t v = magnitude >= 0x1p64 ? UINT64_MAX : (uint64_t) magnitude;
+    uint64_t v = magnitude >= 0x1p64 ? UINT64_MAX : (uint64_t)magnitude;
     v = v > most ? most : v;
     return extend(to, negative ? -v : v);
 }
 
 static uint64_t float_to_float(const struct insn *insn, double x)
 {
-    const enum ptype to = (enum ptype) insn->type;
-    enum rounding rounding = (enum rounding) insn->rounding;
+    const enum ptype to = (enum ptype)insn->type;
+    enum rounding rounding = (enum rounding)insn->rounding;
     const struct float_format format = format_of(to);
     if (rounding >= RND_NI) {
         x = round_whole(x, rounding);
@@ -968,16 +1058,20 @@ static uint64_t float_to_float(const struct insn *insn, double x)
 static double to_double(const struct insn *insn, uint64_t a)
 {
     switch (insn->type2) {
-    case T_F16: return half_to_double((uint16_t) a);
-    case T_BF16: return bf16_to_double((uint16_t) a);
-    case T_F32: return (double) flush(insn, f32(a));
-    default: return f64(a);
+    case T_F16:
+        return half_to_double((uint16_t)a);
+    case T_BF16:
+        return bf16_to_double((uint16_t)a);
+    case T_F32:
+        return (double)flush(insn, f32(a));
+    default:
+        return f64(a);
     }
 }
 
 LANE(lane_cvt)
 {
-    const enum ptype to = (enum ptype) insn->type, from = (enum ptype) insn->type2;
+    const enum ptype to = (enum ptype)insn->type, from = (enum ptype)insn->type2;
     if (type_is_float(from)) {
         double x = to_double(insn, a);
         return type_is_float(to) ? float_to_float(insn, x) : float_to_integer(insn, x);
@@ -985,8 +1079,8 @@ LANE(lane_cvt)
     if (!type_is_float(to))
         return integer_to_integer(insn, a);
     uint64_t v = extend(from, a);
-    bool negative = type_is_signed(from) && (int64_t) v < 0;
-    uint64_t bits = float_pack(format_of(to), negative, negative ? -v : v, 0, false, (enum rounding) insn->rounding);
+    bool negative = type_is_signed(from) && (int64_t)v < 0;
+    uint64_t bits = float_pack(format_of(to), negative, negative ? -v : v, 0, false, (enum rounding)insn->rounding);
     if (insn->flags & F_SAT) /* an integer is 0, at least 1, or negative */
         bits = negative || v == 0 ? 0 : float_pack(format_of(to), false, 1, 0, false, RND_N);
     return to == T_TF32 ? bits << 13 : bits;
@@ -1012,20 +1106,30 @@ static uint64_t atomic_real(const struct insn *insn, uint64_t old, uint64_t b)
 
 uint64_t atomic_new_value(const struct insn *insn, uint64_t old, uint64_t b, uint64_t c)
 {
-    if (type_is_float((enum ptype) insn->type))
+    if (type_is_float((enum ptype)insn->type))
         return atomic_real(insn, old, b);
     old = zx(insn, old);
     b = zx(insn, b);
     switch (insn->sub) {
-    case AT_ADD: return old + b;
-    case AT_MIN: return less(insn, old, b) ? old : b;
-    case AT_MAX: return less(insn, old, b) ? b : old;
-    case AT_INC: return old >= b ? 0 : old + 1;
-    case AT_DEC: return old == 0 || old > b ? b : old - 1;
-    case AT_AND: return old & b;
-    case AT_OR: return old | b;
-    case AT_XOR: return old ^ b;
-    case AT_EXCH: return b;
-    default: return old == b ? c : old;
+    case AT_ADD:
+        return old + b;
+    case AT_MIN:
+        return less(insn, old, b) ? old : b;
+    case AT_MAX:
+        return less(insn, old, b) ? b : old;
+    case AT_INC:
+        return old >= b ? 0 : old + 1;
+    case AT_DEC:
+        return old == 0 || old > b ? b : old - 1;
+    case AT_AND:
+        return old & b;
+    case AT_OR:
+        return old | b;
+    case AT_XOR:
+        return old ^ b;
+    case AT_EXCH:
+        return b;
+    default:
+        return old == b ? c : old;
     }
 }

@@ -60,7 +60,7 @@ static void read_hex(struct lexer *lex, struct token *token, unsigned digits_wan
     uint64_t value = 0;
     int digit;
     while (lex->at < lex->end && (digit = hex_digit(*lex->at)) >= 0 && digits <= 16) {
-        value = value << 4 | (uint64_t) digit;
+        value = value << 4 | (uint64_t)digit;
         digits++;
         lex->at++;
     }
@@ -81,15 +81,15 @@ static void read_decimal_float(struct lexer *lex, struct token *token, const cha
         while (lex->at < lex->end && is_digit(*lex->at))
             lex->at++;
     }
-    size_t length = (size_t) (lex->at - start);
+    size_t length = (size_t)(lex->at - start);
     token->kind = TOK_BAD;
     if (length >= sizeof(buffer))
         return;
     memcpy(buffer, start, length);
     buffer[length] = '\0';
     /* the program that hosts us may have set a locale with a decimal comma */
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t) 0);
-    if (plain == (locale_t) 0)
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (plain == (locale_t)0)
         return;
     char *stop;
     double value = strtod_l(buffer, &stop, plain);
@@ -107,7 +107,7 @@ static void read_integer(struct lexer *lex, struct token *token, unsigned base)
     uint64_t value = 0;
     bool overflow = false;
     while (lex->at < lex->end && is_digit(*lex->at)) {
-        unsigned digit = (unsigned) (*lex->at - '0');
+        unsigned digit = (unsigned)(*lex->at - '0');
         if (digit >= base)
             break;
         overflow |= __builtin_mul_overflow(value, base, &value) || __builtin_add_overflow(value, digit, &value);
@@ -215,7 +215,7 @@ static void scan(struct lexer *lex)
         token.punct = c;
         lex->at++;
     }
-    token.text.length = (size_t) (lex->at - token.text.at);
+    token.text.length = (size_t)(lex->at - token.text.at);
     if (string && lex->at < lex->end && *lex->at == '"')
         lex->at++;
     lex->now = token;

@@ -22,14 +22,14 @@ bool reader_fail(struct reader *reader, int error, uint32_t line, const char *fo
     if (reader->message_size == 0)
         return false;
     int used = snprintf(reader->message, reader->message_size, "line %u: ", line);
-    if (used < 0 || (size_t) used >= reader->message_size)
+    if (used < 0 || (size_t)used >= reader->message_size)
         return false;
     va_list list;
     va_start(list, format);
-    vsnprintf(reader->message + used, reader->message_size - (size_t) used, format, list);
+    vsnprintf(reader->message + used, reader->message_size - (size_t)used, format, list);
     va_end(list);
     for (char *c = reader->message; *c; c++) { /* names may hold anything; the message is one line */
-        if ((unsigned char) *c < ' ')
+        if ((unsigned char)*c < ' ')
             *c = '?';
     }
     return false;
@@ -42,7 +42,7 @@ bool reader_nomem(struct reader *reader)
 
 static int cut(struct text_span span)
 {
-    return span.length > MESSAGE_WORD_MAX ? MESSAGE_WORD_MAX : (int) span.length;
+    return span.length > MESSAGE_WORD_MAX ? MESSAGE_WORD_MAX : (int)span.length;
 }
 
 bool reader_expected(struct reader *reader, const char *what)
@@ -78,7 +78,7 @@ bool reader_integer(struct reader *reader, const char *what, uint64_t max, uint6
         return reader_expected(reader, what);
     if (reader->lex.now.value > max)
         return reader_fail(reader, -E2BIG, reader->lex.now.line, "%s %llu is larger than %llu", what,
-                           (unsigned long long) reader->lex.now.value, (unsigned long long) max);
+                           (unsigned long long)reader->lex.now.value, (unsigned long long)max);
     *out = reader->lex.now.value;
     lex_next(&reader->lex);
     return true;
@@ -91,10 +91,10 @@ bool reader_grow(struct reader *reader, void **items, uint32_t *capacity, uint32
     uint32_t wanted = *capacity ? *capacity * 2 : 16;
     if (wanted < *capacity)
         return reader_nomem(reader);
-    void *bigger = realloc(*items, (size_t) wanted * size);
+    void *bigger = realloc(*items, (size_t)wanted * size);
     if (!bigger)
         return reader_nomem(reader);
-    memset((char *) bigger + (size_t) *capacity * size, 0, (size_t) (wanted - *capacity) * size);
+    memset((char *)bigger + (size_t)*capacity * size, 0, (size_t)(wanted - *capacity) * size);
     *items = bigger;
     *capacity = wanted;
     return true;
@@ -116,7 +116,7 @@ static uint32_t hash_name(struct text_span name, uint32_t scope)
 {
     uint32_t hash = 2166136261u ^ scope * 0x9e3779b1u; /* FNV-1a, seeded with the scope */
     for (size_t i = 0; i < name.length; i++)
-        hash = (hash ^ (unsigned char) name.at[i]) * 16777619u;
+        hash = (hash ^ (unsigned char)name.at[i]) * 16777619u;
     return hash;
 }
 
@@ -147,7 +147,7 @@ static bool grow_symbols(struct symbols *symbols)
     uint32_t capacity = symbols->capacity ? symbols->capacity * 2 : 256;
     if (capacity > UINT32_C(1) << 30)
         return false;
-    struct symbol *items = realloc(symbols->items, (size_t) capacity * sizeof(*items));
+    struct symbol *items = realloc(symbols->items, (size_t)capacity * sizeof(*items));
     if (!items)
         return false;
     symbols->items = items;
@@ -196,16 +196,16 @@ static const struct {
     uint8_t bits;
     bool is_float, is_signed;
 } types[] = {
-    [T_NONE] = {"?", 0, false, false},     [T_B8] = {"b8", 8, false, false},
-    [T_B16] = {"b16", 16, false, false},   [T_B32] = {"b32", 32, false, false},
-    [T_B64] = {"b64", 64, false, false},   [T_U8] = {"u8", 8, false, false},
-    [T_U16] = {"u16", 16, false, false},   [T_U32] = {"u32", 32, false, false},
-    [T_U64] = {"u64", 64, false, false},   [T_S8] = {"s8", 8, false, true},
-    [T_S16] = {"s16", 16, false, true},    [T_S32] = {"s32", 32, false, true},
-    [T_S64] = {"s64", 64, false, true},    [T_F16] = {"f16", 16, true, true},
-    [T_BF16] = {"bf16", 16, true, true},   [T_F16X2] = {"f16x2", 32, true, true},
+    [T_NONE] = {"?", 0, false, false},       [T_B8] = {"b8", 8, false, false},
+    [T_B16] = {"b16", 16, false, false},     [T_B32] = {"b32", 32, false, false},
+    [T_B64] = {"b64", 64, false, false},     [T_U8] = {"u8", 8, false, false},
+    [T_U16] = {"u16", 16, false, false},     [T_U32] = {"u32", 32, false, false},
+    [T_U64] = {"u64", 64, false, false},     [T_S8] = {"s8", 8, false, true},
+    [T_S16] = {"s16", 16, false, true},      [T_S32] = {"s32", 32, false, true},
+    [T_S64] = {"s64", 64, false, true},      [T_F16] = {"f16", 16, true, true},
+    [T_BF16] = {"bf16", 16, true, true},     [T_F16X2] = {"f16x2", 32, true, true},
     [T_BF16X2] = {"bf16x2", 32, true, true}, [T_TF32] = {"tf32", 32, true, true},
-    [T_F32] = {"f32", 32, true, true},     [T_F64] = {"f64", 64, true, true},
+    [T_F32] = {"f32", 32, true, true},       [T_F64] = {"f64", 64, true, true},
     [T_PRED] = {"pred", 1, false, false},
 };
 
@@ -233,7 +233,7 @@ enum ptype type_from_span(struct text_span span)
 {
     for (int i = T_B8; i <= T_PRED; i++) {
         if (span_is(span, types[i].name))
-            return (enum ptype) i;
+            return (enum ptype)i;
     }
     return T_NONE;
 }
@@ -248,8 +248,8 @@ static bool read_align(struct reader *reader, uint32_t *align)
     if (!reader_integer(reader, "alignment", 4096, &value))
         return false;
     if (value == 0 || (value & (value - 1)))
-        return reader_fail(reader, -EINVAL, line, "alignment %llu is not a power of two", (unsigned long long) value);
-    *align = (uint32_t) value;
+        return reader_fail(reader, -EINVAL, line, "alignment %llu is not a power of two", (unsigned long long)value);
+    *align = (uint32_t)value;
     return true;
 }
 
@@ -306,7 +306,7 @@ bool reader_variable_type(struct reader *reader, struct variable *variable)
     if (variable->type == T_NONE)
         return reader_expected(reader, "a type");
     if (variable->type != T_PRED)
-        variable->element_bytes = (uint64_t) type_bytes(variable->type) * variable->vector;
+        variable->element_bytes = (uint64_t)type_bytes(variable->type) * variable->vector;
     return true;
 }
 
@@ -343,7 +343,7 @@ bool reader_variable_name(struct reader *reader, struct variable *variable)
 
 static uint32_t variable_align(const struct variable *variable)
 {
-    uint32_t natural = (uint32_t) variable->element_bytes;
+    uint32_t natural = (uint32_t)variable->element_bytes;
     return variable->align ? variable->align : natural ? natural : 1;
 }
 
@@ -393,16 +393,16 @@ static bool number_bits(struct reader *reader, enum ptype type, bool negative, u
     uint64_t bits = now.value;
     if (now.kind == TOK_INTEGER) {
         if (type == T_F32 || type == T_F64) {
-            wide = negative ? -(double) now.value : (double) now.value;
-            narrow = (float) wide;
+            wide = negative ? -(double)now.value : (double)now.value;
+            narrow = (float)wide;
             bits = 0;
-            memcpy(&bits, type == T_F64 ? (const void *) &wide : (const void *) &narrow, type_bytes(type));
+            memcpy(&bits, type == T_F64 ? (const void *)&wide : (const void *)&narrow, type_bytes(type));
         } else if (negative) {
             bits = -bits;
         }
     } else if (now.kind == TOK_FLOAT) {
         if (now.width == 32) {
-            uint32_t word = (uint32_t) now.value;
+            uint32_t word = (uint32_t)now.value;
             memcpy(&narrow, &word, sizeof(word));
             wide = narrow;
         } else {
@@ -410,7 +410,7 @@ static bool number_bits(struct reader *reader, enum ptype type, bool negative, u
         }
         if (negative)
             wide = -wide;
-        narrow = (float) wide;
+        narrow = (float)wide;
         uint32_t word;
         memcpy(&word, &narrow, sizeof(word));
         if (type == T_F16 || type == T_BF16)
@@ -458,7 +458,7 @@ static bool init_address(struct initialiser *init, uint64_t at)
     struct symbol *symbol = symbol_find(&reader->symbols, name, 0);
     struct initial_address address = {.at = at, .global = -1, .value = negative ? -offset : offset};
     if (symbol && symbol->kind == SYM_GLOBAL)
-        address.global = (int32_t) symbol->index;
+        address.global = (int32_t)symbol->index;
     else if (symbol && symbol->kind == SYM_FUNCTION)
         address.value += PTX_WINDOW_CODE + symbol->index;
     else
@@ -577,10 +577,8 @@ bool reader_global(struct reader *reader, bool is_const, bool visible, bool is_e
             symbol->kind = SYM_GLOBAL;
             symbol->type = variable.type;
             symbol->index = module->global_count++; /* from here on ptx_module_destroy frees it */
-            global->info = (struct ptx_global){.name = global->name,
-                                               .align = variable_align(&variable),
-                                               .is_const = is_const,
-                                               .visible = visible};
+            global->info = (struct ptx_global){
+                .name = global->name, .align = variable_align(&variable), .is_const = is_const, .visible = visible};
             if (lex_is_punct(&reader->lex, '=')) {
                 lex_next(&reader->lex);
                 if (!read_initialiser(reader, &variable, global))
@@ -650,7 +648,7 @@ static void param_list_finish(struct param_list *list)
 static bool add_param(struct reader *reader, struct param_list *list, const struct variable *variable)
 {
     uint32_t align = variable_align(variable), capacity = list->capacity;
-    uint64_t offset = ((uint64_t) list->bytes + align - 1) & ~(uint64_t) (align - 1);
+    uint64_t offset = ((uint64_t)list->bytes + align - 1) & ~(uint64_t)(align - 1);
     if (variable->bytes == 0 || variable->type == T_PRED)
         return reader_fail(reader, -EINVAL, variable->line, "parameter '%.*s' has no size", cut(variable->name),
                            variable->name.at);
@@ -665,8 +663,8 @@ static bool add_param(struct reader *reader, struct param_list *list, const stru
         return false;
     list->names = grown;
     list->names[list->count] = variable->name;
-    list->items[list->count++] = (struct ptx_param){(uint32_t) offset, (uint32_t) variable->bytes, align};
-    list->bytes = (uint32_t) (offset + variable->bytes);
+    list->items[list->count++] = (struct ptx_param){(uint32_t)offset, (uint32_t)variable->bytes, align};
+    list->bytes = (uint32_t)(offset + variable->bytes);
     return true;
 }
 
@@ -714,7 +712,7 @@ static bool read_three(struct reader *reader, uint32_t out[3])
         uint64_t value = 0;
         if (!reader_integer(reader, "a number", UINT32_MAX, &value))
             return false;
-        out[i] = (uint32_t) value;
+        out[i] = (uint32_t)value;
         if (!lex_is_punct(&reader->lex, ','))
             break;
         lex_next(&reader->lex);
@@ -759,10 +757,12 @@ static bool read_directives(struct reader *reader, struct ptx_kernel *kernel)
                 lex_next(lex);
             if (!reader_punct(reader, ';'))
                 return false;
-        } else if (span_is(name, "attribute") || span_is(name, "abi_preserve") || span_is(name, "abi_preserve_control")) {
+        } else if (span_is(name, "attribute") || span_is(name, "abi_preserve") ||
+                   span_is(name, "abi_preserve_control")) {
             if (lex_is_punct(lex, '(') ? !skip_parentheses(reader) : !read_three(reader, three))
                 return false;
-        } else if (!span_is(name, "noreturn") && !span_is(name, "explicitcluster") && !span_is(name, "blocksareclusters")) {
+        } else if (!span_is(name, "noreturn") && !span_is(name, "explicitcluster") &&
+                   !span_is(name, "blocksareclusters")) {
             return reader_fail(reader, -EINVAL, line, "directive '.%.*s' is not known", cut(name), name.at);
         }
     }
@@ -786,7 +786,7 @@ static bool skip_body(struct reader *reader)
 
 static int builtin_of(struct text_span name)
 {
-    return span_is(name, "vprintf")         ? BUILTIN_PRINTF
+    return span_is(name, "vprintf")        ? BUILTIN_PRINTF
            : span_is(name, "__assertfail") ? BUILTIN_ASSERT
            : span_is(name, "malloc")       ? BUILTIN_MALLOC
            : span_is(name, "free")         ? BUILTIN_FREE
@@ -896,7 +896,7 @@ static bool read_function(struct reader *reader, bool is_entry)
     }
     if (has_body) {
         function->defined = true;
-        function->body_at = (size_t) (lex->now.text.at - reader->text);
+        function->body_at = (size_t)(lex->now.text.at - reader->text);
         function->body_line = lex->now.line;
         function->line = line;
         if (is_entry && !add_kernel(reader, &kernel, index))
@@ -926,7 +926,7 @@ static bool read_alias(struct reader *reader)
         return false;
     if (reader->module->functions[index].defined || index == target_index)
         return reader_fail(reader, -EINVAL, line, "'%.*s' is defined twice", cut(name), name.at);
-    reader->module->functions[index].alias = (int32_t) target_index;
+    reader->module->functions[index].alias = (int32_t)target_index;
     return true;
 }
 
@@ -945,7 +945,7 @@ static bool read_version(struct reader *reader)
     if (!(version >= 1.0 && version < 100.0))
         return reader_fail(reader, -EINVAL, lex->now.line, "version %.*s is not known", cut(lex->now.text),
                            lex->now.text.at);
-    reader->module->info.version = (unsigned) (version * 10 + 0.5);
+    reader->module->info.version = (unsigned)(version * 10 + 0.5);
     lex_next(lex);
     return true;
 }
@@ -965,7 +965,7 @@ static bool read_target(struct reader *reader, const struct ptx_options *options
             unsigned target = 0;
             size_t i = 3;
             for (; i < name.length && i < 7 && name.at[i] >= '0' && name.at[i] <= '9'; i++)
-                target = target * 10 + (unsigned) (name.at[i] - '0');
+                target = target * 10 + (unsigned)(name.at[i] - '0');
             if (target < 10 || i + 1 < name.length)
                 return reader_fail(reader, -EINVAL, line, "target '%.*s' is not known", cut(name), name.at);
             reader->module->info.target = target;
@@ -994,7 +994,7 @@ static bool read_address_size(struct reader *reader)
         return false;
     if (size != 64)
         return reader_fail(reader, -ENOTSUP, line, "address size %llu is not supported, only 64",
-                           (unsigned long long) size);
+                           (unsigned long long)size);
     reader->module->info.address_size = 64;
     return true;
 }
@@ -1115,9 +1115,9 @@ static void describe_kernel(struct ptx_module *module, uint32_t index)
     kernel->local_bytes = kernel->recursive ? function->frame_bytes : function->tree_stack;
     kernel->uses_dynamic_shared = function->uses_dynamic_shared;
     const uint32_t *limit = kernel->reqntid[0] ? kernel->reqntid : kernel->maxntid;
-    uint64_t threads = (uint64_t) limit[0] * limit[1];
+    uint64_t threads = (uint64_t)limit[0] * limit[1];
     threads = threads > PTX_BLOCK_THREADS_MAX ? PTX_BLOCK_THREADS_MAX : threads * limit[2];
-    kernel->max_threads = threads == 0 || threads > PTX_BLOCK_THREADS_MAX ? PTX_BLOCK_THREADS_MAX : (uint32_t) threads;
+    kernel->max_threads = threads == 0 || threads > PTX_BLOCK_THREADS_MAX ? PTX_BLOCK_THREADS_MAX : (uint32_t)threads;
     /* a few registers for addresses and the like that PTX does not show; hardware allocates eights */
     uint32_t registers = (function->pressure + 6 + 7) & ~7u;
     if (limit[0]) { /* the compiler would have kept to what fits */
@@ -1282,7 +1282,7 @@ long ptx_module_find_kernel(const struct ptx_module *module, const char *name)
 {
     for (uint32_t i = 0; i < module->kernel_count; i++) {
         if (strcmp(module->kernels[i].name, name) == 0)
-            return (long) i;
+            return (long)i;
     }
     return -ENOENT;
 }
@@ -1296,7 +1296,7 @@ long ptx_module_find_global(const struct ptx_module *module, const char *name)
 {
     for (uint32_t i = 0; i < module->global_count; i++) {
         if (strcmp(module->globals[i].name, name) == 0)
-            return (long) i;
+            return (long)i;
     }
     return -ENOENT;
 }

@@ -20,10 +20,12 @@
  * active at once, also on one instance. Placing globals and destroying must not overlap with runs of that instance.
  *
  * Arithmetic: IEEE round to nearest even where PTX says .rn (the default), .rz/.rm/.rp exact as well; f32 results that
- * are NaN are 0x7fffffff as on the device; .ftz and .sat as in PTX. f16/bf16 operations are rounded once. The .approx
- * functions (rcp sqrt rsqrt ex2 lg2 sin cos tanh, div.approx, div.full) are computed in double and rounded to nearest:
- * more exact than the device, so results can differ from the device's in the last bits. `rcp/rsqrt.approx.ftz.f64`
- * keep the upper 32 bits only, as the device does.
+ * are NaN are 0x7fffffff as on the device (a conversion from f64 keeps sign and payload), f16 and bf16 ones 0x7fff;
+ * .ftz and .sat as in PTX. f16/bf16 operations are rounded once. The .approx functions (rcp sqrt rsqrt ex2 lg2 sin cos
+ * tanh, div.approx, div.full) are computed in double and rounded to nearest: more exact than the device, so results can
+ * differ from the device's in the last bits, and sin.approx/cos.approx of large arguments in all of them.
+ * `rcp/rsqrt.approx.ftz.f64` keep the upper 32 bits only. Compared with an H200, bit for bit: all but the .approx
+ * functions of the test kernels half, bits, math, basic.
  *
  * Memory: a naturally aligned access of 1, 2, 4 or 8 bytes is single-copy atomic. Vector accesses are atomic per
  * element. .acquire/.release/.relaxed/.volatile and fence/membar map to C atomics, atom/red to __atomic builtins
@@ -32,16 +34,20 @@
  * Barriers: bar/barrier count threads; threads that left the kernel count as arrived. The *.sync warp instructions wait
  * until all threads of the member mask that have not left arrived at such an instruction.
  *
- * NOT supported (refused when the module is read, with -ENOTSUP):
- * - tensor core and bulk-tensor instructions: mma, wmma, wgmma, ldmatrix/stmatrix, tcgen05, cp.async.bulk(.tensor),
- * cp.reduce;
- * - textures and surfaces: tex, tld4, suld, sust, txq, .texref/.samplerref/.surfref variables;
- * - 128-bit registers and atomics (.b128), alloca/stacksave/stackrestore, setmaxnreg, multimem, redux on floats;
- * - packed 8/6/4-bit float conversions (e4m3, e5m2, e2m1, ue8m0), video instructions (vadd ...), f32x2 arithmetic;
- * - mapa, getctarank and remote shared memory of other blocks of a cluster; barrier.cluster works inside the cluster
- *   only if the cluster's blocks run concurrently (concurrent_blocks);
- * - functions with .reg parameters, variadic functions except vprintf, calls of functions without a body, except
- *   vprintf (ignored, returns 0), __assertfail (a fault), malloc (returns NULL) and free (ignored).
+ * NOT supported (refused when the module is read, with -ENOTSUP where the text is known to be valid PTX):
+ * - tensor core and bulk copy instructions: mma, wmma, wgmma, ldmatrix, stmatrix, tcgen05, cp.async.bulk, cp.reduce;
+ * - textures and surfaces: tex, tld4, suld, sust, sured, txq, suq, .texref/.samplerref/.surfref variables;
+ * - 128-bit registers and atomics (.b128), vectors of eight (.v8), vector registers, atom/red of vectors, red.async,
+ *   multimem, alloca, stacksave, stackrestore, setmaxnreg, redux on floats, integer SIMD (.u16x2, .s16x2), f32x2;
+ * - 8, 6 and 4 bit floats (e4m3, e5m2, e2m1, ue8m0), cvt.pack, video instructions (vadd ...), set with .and/.or/.xor;
+ * - shfl, vote and match without .sync (not on sm_70 and later);
+ * - mapa, getctarank and the shared memory of other blocks of a cluster (barrier.cluster and the registers work);
+ * - functions with .reg parameters or several results, calls of functions without a body except vprintf (ignored,
+ *   returns 0), __assertfail (a fault), malloc (returns NULL) and free (ignored);
+ * - .address_size 32, extern variables that the module does not define.
+ * fence and membar are full fences whatever they say; prefetch, discard, createpolicy, griddepcontrol and pmevent do
+ * nothing; cp.async copies at once; %clock counts nanoseconds plus instructions; the pragmas and cache hints are
+ * ignored.
  */
 #ifndef COISSUE_TESTS_SIMCUDA_PTX_PTX_H
 #define COISSUE_TESTS_SIMCUDA_PTX_PTX_H
@@ -232,6 +238,9 @@ struct ptx_launch {
 
     /* Ends the run with -ECANCELED after about so many warp instructions; 0 = no limit. */
     uint64_t max_instructions;
+
+    /* Use the code for processors without AVX2 and FMA everywhere. The results are the same; for tests. */
+    bool portable;
 
     struct ptx_stats *stats; /* may be NULL */
 };

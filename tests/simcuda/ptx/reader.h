@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * State while a module is read: shared by parse.c (module level), body.c (bodies, operands) and decode.c (instructions).
- * Functions return false after `reader_fail`; the first failure is the one that is reported.
+ * State while a module is read: shared by parse.c (module level), body.c (bodies, operands) and decode.c
+ * (instructions). Functions return false after `reader_fail`; the first failure is the one that is reported.
  */
 #ifndef COISSUE_TESTS_SIMCUDA_PTX_READER_H
 #define COISSUE_TESTS_SIMCUDA_PTX_READER_H
@@ -9,17 +9,17 @@
 #include "tests/simcuda/ptx/lex.h"
 
 enum symbol_kind {
-    SYM_GLOBAL,         /* index: module.globals */
-    SYM_SHARED,         /* module scope: placed at first use; body scope: at once */
+    SYM_GLOBAL, /* index: module.globals */
+    SYM_SHARED, /* module scope: placed at first use; body scope: at once */
     SYM_SHARED_DYNAMIC,
-    SYM_LOCAL,          /* offset in the frame */
-    SYM_PARAM,          /* of a kernel: offset in the parameters */
-    SYM_FRAME,          /* parameter or result of a function, or .param variable of a call: offset in the frame */
-    SYM_FUNCTION,       /* index: module.functions */
+    SYM_LOCAL,    /* offset in the frame */
+    SYM_PARAM,    /* of a kernel: offset in the parameters */
+    SYM_FRAME,    /* parameter or result of a function, or .param variable of a call: offset in the frame */
+    SYM_FUNCTION, /* index: module.functions */
     SYM_REGISTER,
-    SYM_REGISTERS,      /* name<count> */
+    SYM_REGISTERS, /* name<count> */
     SYM_LABEL,
-    SYM_TARGETS,        /* .branchtargets: index: function.tables */
+    SYM_TARGETS, /* .branchtargets: index: function.tables */
     SYM_PROTOTYPE,
 };
 
@@ -132,7 +132,7 @@ struct operand {
 enum { OPERANDS_MAX = 8, MODIFIERS_MAX = 16, ELEMENTS_MAX = 512, MESSAGE_WORD_MAX = 64 };
 
 struct fixup {
-    uint32_t pc;     /* instruction whose imm is the target, or UINT32_MAX: entry `slot` of function.targets */
+    uint32_t pc; /* instruction whose imm is the target, or UINT32_MAX: entry `slot` of function.targets */
     uint32_t slot;
     uint32_t scope, line;
     struct text_span name;
@@ -145,7 +145,7 @@ struct body {
     /* scopes */
     struct scope {
         uint32_t parent, frame; /* frame bytes in use where it began */
-    } *scopes;
+    } * scopes;
     uint32_t scope_count, scope_capacity;
     uint32_t scope, depth, nesting; /* nesting: of operand lists */
     /* registers in use */

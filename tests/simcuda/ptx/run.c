@@ -36,8 +36,8 @@ int ptx_instance_create(const struct ptx_module *module, struct ptx_instance **o
     if (!instance)
         return -ENOMEM;
     instance->module = module;
-    instance->addresses = calloc((size_t) module->global_count + 1, sizeof(*instance->addresses));
-    instance->tables = calloc((size_t) module->function_count + 1, sizeof(*instance->tables));
+    instance->addresses = calloc((size_t)module->global_count + 1, sizeof(*instance->addresses));
+    instance->tables = calloc((size_t)module->function_count + 1, sizeof(*instance->tables));
     if (!instance->addresses || !instance->tables) {
         ptx_instance_destroy(instance);
         return -ENOMEM;
@@ -95,11 +95,11 @@ int ptx_instance_initial_bytes(const struct ptx_instance *instance, size_t index
     }
     if (global->info.init_size)
         memcpy(to, global->init, global->info.init_size);
-    memset((char *) to + global->info.init_size, 0, global->info.size - global->info.init_size);
+    memset((char *)to + global->info.init_size, 0, global->info.size - global->info.init_size);
     for (uint32_t i = 0; i < global->address_count; i++) {
         const struct initial_address *address = &global->addresses[i];
         uint64_t value = address->value + (address->global >= 0 ? instance->addresses[address->global] : 0);
-        memcpy((char *) to + address->at, &value, sizeof(value));
+        memcpy((char *)to + address->at, &value, sizeof(value));
     }
     return 0;
 }
@@ -109,7 +109,7 @@ int ptx_instance_initialise(const struct ptx_instance *instance)
     for (uint32_t i = 0; i < instance->module->global_count; i++) {
         if (instance->addresses[i] == 0)
             return -EINVAL;
-        int error = ptx_instance_initial_bytes(instance, i, (void *) (uintptr_t) instance->addresses[i]);
+        int error = ptx_instance_initial_bytes(instance, i, (void *)(uintptr_t)instance->addresses[i]);
         if (error)
             return error;
     }
@@ -123,7 +123,7 @@ static struct constant_table *make_table(const struct ptx_instance *instance, co
     struct constant_table *table = calloc(1, sizeof(*table));
     if (!table)
         return NULL;
-    table->rows = aligned_alloc(64, (size_t) function->constant_bytes + 64);
+    table->rows = aligned_alloc(64, (size_t)function->constant_bytes + 64);
     if (!table->rows) {
         free(table);
         return NULL;
@@ -134,9 +134,9 @@ static struct constant_table *make_table(const struct ptx_instance *instance, co
         char *row = table->rows + constant->offset;
         for (unsigned lane = 0; lane < PTX_WARP_LANES; lane++) {
             if (constant->wide)
-                ((uint64_t *) (void *) row)[lane] = value;
+                ((uint64_t *)(void *)row)[lane] = value;
             else
-                ((uint32_t *) (void *) row)[lane] = (uint32_t) value;
+                ((uint32_t *)(void *)row)[lane] = (uint32_t)value;
         }
     }
     return table;
@@ -167,7 +167,7 @@ uint64_t run_now(const struct run *run)
     if (run->launch->now_ns)
         return run->launch->now_ns(run->launch->arg);
     clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec;
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* The slow way: other kept ranges, then the embedder. What was found moves to the front. */
@@ -185,7 +185,7 @@ bool run_access(struct run *run, uint64_t address, uint32_t bytes, bool write)
         range = kept[at];
     } else {
         at = RANGES_KEPT - 1;
-        const uint64_t own = (uint64_t) (uintptr_t) run->workspace;
+        const uint64_t own = (uint64_t)(uintptr_t)run->workspace;
         if (own && address >= own && range.hi <= own + WORKSPACE_BYTES)
             range = (struct ptx_range){own, own + WORKSPACE_BYTES};
         else if (!run->launch->may_access)
@@ -204,15 +204,24 @@ bool run_access(struct run *run, uint64_t address, uint32_t bytes, bool write)
 const char *ptx_fault_name(enum ptx_fault_kind kind)
 {
     switch (kind) {
-    case PTX_FAULT_NONE: return "no fault";
-    case PTX_FAULT_ILLEGAL_ADDRESS: return "illegal address";
-    case PTX_FAULT_MISALIGNED: return "misaligned address";
-    case PTX_FAULT_TRAP: return "trap";
-    case PTX_FAULT_ASSERT: return "assertion failed";
-    case PTX_FAULT_BARRIER_DEADLOCK: return "barrier deadlock";
-    case PTX_FAULT_STACK_OVERFLOW: return "stack overflow";
-    case PTX_FAULT_BAD_CALL: return "call of something that is no function";
-    case PTX_FAULT_BAD_LAUNCH: return "launch refused";
+    case PTX_FAULT_NONE:
+        return "no fault";
+    case PTX_FAULT_ILLEGAL_ADDRESS:
+        return "illegal address";
+    case PTX_FAULT_MISALIGNED:
+        return "misaligned address";
+    case PTX_FAULT_TRAP:
+        return "trap";
+    case PTX_FAULT_ASSERT:
+        return "assertion failed";
+    case PTX_FAULT_BARRIER_DEADLOCK:
+        return "barrier deadlock";
+    case PTX_FAULT_STACK_OVERFLOW:
+        return "stack overflow";
+    case PTX_FAULT_BAD_CALL:
+        return "call of something that is no function";
+    case PTX_FAULT_BAD_LAUNCH:
+        return "launch refused";
     }
     return "unknown fault";
 }
@@ -234,7 +243,7 @@ void run_fault(struct run *run, const struct warp *warp, unsigned lane, enum ptx
     }
     if (bytes)
         snprintf(access, sizeof(access), ": %s of %u bytes at 0x%llx", write ? "write" : "read", bytes,
-                 (unsigned long long) address);
+                 (unsigned long long)address);
     snprintf(fault->text, sizeof(fault->text), "%s in kernel %.80s, line %u, block (%u,%u,%u), thread (%u,%u,%u)%s",
              ptx_fault_name(kind), fault->kernel, fault->line, fault->block[0], fault->block[1], fault->block[2],
              fault->thread[0], fault->thread[1], fault->thread[2], access);
@@ -249,7 +258,7 @@ struct grid {
     uint32_t slot_limit, slot_count; /* how many there may be, how many have memory */
     uint32_t active;
     uint32_t rounds_without_end, rounds_idle;
-    struct cluster *clusters;        /* one for each cluster_size slots, which start together */
+    struct cluster *clusters;       /* one for each cluster_size slots, which start together */
     uint64_t yielded_at, looked_at; /* warp instructions when we last did */
     enum step (*exec)(struct run *run, struct warp *warp, uint32_t budget);
 };
@@ -259,14 +268,14 @@ static void place_block(const struct run *run, struct block_state *block, uint64
 {
     const uint32_t *grid = run->launch->grid;
     uint64_t cluster = n / run->cluster_size;
-    uint32_t rank = (uint32_t) (n % run->cluster_size);
+    uint32_t rank = (uint32_t)(n % run->cluster_size);
     block->index = n;
     block->cluster_rank = rank;
     for (int i = 0; i < 3; i++) {
         uint32_t clusters = grid[i] / run->cluster[i];
         block->cluster_ctaid[i] = rank % run->cluster[i];
         rank /= run->cluster[i];
-        block->ctaid[i] = (uint32_t) (cluster % clusters) * run->cluster[i] + block->cluster_ctaid[i];
+        block->ctaid[i] = (uint32_t)(cluster % clusters) * run->cluster[i] + block->cluster_ctaid[i];
         cluster /= clusters;
     }
 }
@@ -281,7 +290,7 @@ static void start_warp(const struct run *run, struct warp *warp, uint32_t index)
     warp->preds[0] = UINT32_MAX;
     for (unsigned lane = 0; lane < PTX_WARP_LANES; lane++) {
         warp->pc[lane] = run->kernel->first_pc;
-        warp->frame[lane] = (struct frame){.function = (uint32_t) (run->kernel - run->module->functions)};
+        warp->frame[lane] = (struct frame){.function = (uint32_t)(run->kernel - run->module->functions)};
     }
 }
 
@@ -289,7 +298,7 @@ static void start_block(struct grid *grid, struct block_state *block)
 {
     struct run *run = grid->run;
     place_block(run, block, grid->next++);
-    block->cluster = &grid->clusters[(uint32_t) (block - grid->slots) / run->cluster_size];
+    block->cluster = &grid->clusters[(uint32_t)(block - grid->slots) / run->cluster_size];
     block->cluster->users++;
     block->active = true;
     block->live_warps = run->warps;
@@ -310,7 +319,7 @@ static void start_cluster(struct grid *grid, uint32_t first)
 
 static void end_block(struct grid *grid, struct block_state *block)
 {
-    const uint32_t slot = (uint32_t) (block - grid->slots);
+    const uint32_t slot = (uint32_t)(block - grid->slots);
     block->active = false;
     grid->active--;
     grid->rounds_without_end = 0;
@@ -338,9 +347,9 @@ static int init_slot(const struct run *run, struct block_state *block)
 {
     const uint32_t *size = run->launch->block;
     block->warps = calloc(run->warps, sizeof(*block->warps));
-    block->shared = aligned_alloc(4096, ((size_t) run->shared_bytes + 4096) & ~(size_t) 4095);
+    block->shared = aligned_alloc(4096, ((size_t)run->shared_bytes + 4096) & ~(size_t)4095);
     /* calloc leaves untouched pages of a large stack unmapped */
-    block->local = calloc((size_t) run->warps * PTX_WARP_LANES, run->local_stride ? run->local_stride : 1);
+    block->local = calloc((size_t)run->warps * PTX_WARP_LANES, run->local_stride ? run->local_stride : 1);
     if (!block->warps || !block->shared || !block->local)
         return -ENOMEM;
     memset(block->shared, 0, run->shared_bytes);
@@ -373,7 +382,7 @@ struct round {
 static void wake_cluster_waiters(struct warp *warp)
 {
     for (uint32_t left = warp->wait_cluster; left; left &= left - 1) {
-        uint32_t lane = (uint32_t) __builtin_ctz(left);
+        uint32_t lane = (uint32_t)__builtin_ctz(left);
         if (warp->cluster_phase[lane] != warp->block->cluster->phase) {
             warp->wait_cluster &= ~(UINT32_C(1) << lane);
             warp->run |= UINT32_C(1) << lane;
@@ -386,7 +395,7 @@ static void report_deadlock(struct run *run, const struct block_state *block)
     for (uint32_t i = 0; i < run->warps; i++) {
         const struct warp *warp = &block->warps[i];
         if (warp->live) {
-            unsigned lane = (unsigned) __builtin_ctz(warp->live);
+            unsigned lane = (unsigned)__builtin_ctz(warp->live);
             run_fault(run, warp, lane, PTX_FAULT_BARRIER_DEADLOCK, warp->pc[lane] - 1, 0, 0, false);
             return;
         }
@@ -459,7 +468,7 @@ static void rest(struct grid *grid, const struct round *round)
     const uint64_t now = grid->run->stats.warp_instructions;
     grid->rounds_idle = round->all_wait ? grid->rounds_idle + 1 : 0;
     if (round->all_sleep)
-        pause.tv_nsec = round->sleep_ns < SLEEP_NS_MAX ? (long) round->sleep_ns : SLEEP_NS_MAX;
+        pause.tv_nsec = round->sleep_ns < SLEEP_NS_MAX ? (long)round->sleep_ns : SLEEP_NS_MAX;
     if (round->all_sleep || grid->rounds_idle > ROUNDS_IDLE) {
         nanosleep(&pause, NULL);
     } else if (round->all_wait || now - grid->yielded_at >= TURNS_TOTAL) {
@@ -482,8 +491,8 @@ static int add_cluster(struct grid *grid)
 }
 
 /*
- * Blocks that run to their end need no company, and fewer blocks in progress fit the cache better. So one starts, and the
- * number doubles whenever a block seems to wait for another: it polls, sleeps, or does not come to its end.
+ * Blocks that run to their end need no company, and fewer blocks in progress fit the cache better. So one starts, and
+ * the number doubles whenever a block seems to wait for another: it polls, sleeps, or does not come to its end.
  */
 static int add_company(struct grid *grid, const struct round *round, bool *added)
 {
@@ -540,10 +549,10 @@ static int run_rounds(struct grid *grid)
     return error;
 }
 
-static enum step (*best_exec(void))(struct run *run, struct warp *warp, uint32_t budget)
+static enum step (*best_exec(bool portable))(struct run *run, struct warp *warp, uint32_t budget)
 {
 #if defined(PTX_HAVE_AVX2)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (!portable && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return ptx_exec_avx2;
 #endif
     return ptx_exec_plain;
@@ -552,17 +561,17 @@ static enum step (*best_exec(void))(struct run *run, struct warp *warp, uint32_t
 static int run_grid(struct run *run)
 {
     const struct ptx_launch *launch = run->launch;
-    struct grid grid = {.run = run, .exec = best_exec()};
+    struct grid grid = {.run = run, .exec = best_exec(launch->portable)};
     int error = -ENOMEM;
-    grid.blocks = (uint64_t) launch->grid[0] * launch->grid[1] * launch->grid[2];
+    grid.blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
     uint64_t slots = launch->cooperative ? grid.blocks : launch->concurrent_blocks ? launch->concurrent_blocks : 1;
     slots = (slots + run->cluster_size - 1) / run->cluster_size * run->cluster_size;
     slots = slots > grid.blocks ? grid.blocks : slots; /* a multiple of the cluster as well */
-    uint64_t per_block = (uint64_t) run->shared_bytes +
-                         (uint64_t) run->warps * PTX_WARP_LANES * (run->local_stride + 4ull * run->kernel->n32) + 8192;
+    uint64_t per_block = (uint64_t)run->shared_bytes +
+                         (uint64_t)run->warps * PTX_WARP_LANES * (run->local_stride + 4ull * run->kernel->n32) + 8192;
     if (slots * per_block > MEMORY_MAX)
         return -ENOMEM;
-    grid.slot_limit = (uint32_t) slots;
+    grid.slot_limit = (uint32_t)slots;
     grid.slots = calloc(slots, sizeof(*grid.slots));
     grid.clusters = calloc(slots / run->cluster_size, sizeof(*grid.clusters));
     if (!grid.slots || !grid.clusters)
@@ -606,7 +615,7 @@ static int check_sizes(const struct ptx_kernel *kernel, const struct ptx_launch 
         threads *= launch->block[i];
     }
     if (threads > kernel->max_threads)
-        return refuse(fault, "%llu threads per block, at most %u", (unsigned long long) threads, kernel->max_threads);
+        return refuse(fault, "%llu threads per block, at most %u", (unsigned long long)threads, kernel->max_threads);
     if (launch->dynamic_shared > SHARED_BYTES_MAX)
         return refuse(fault, "%u bytes of dynamic shared memory", launch->dynamic_shared);
     if (launch->params_size < kernel->param_bytes || (kernel->param_bytes && !launch->params))
@@ -653,8 +662,8 @@ static int prepare(struct run *run, size_t kernel_index)
     run->kernel = &run->module->functions[run->module->kernel_function[kernel_index]];
     run->threads = launch->block[0] * launch->block[1] * launch->block[2];
     run->warps = (run->threads + PTX_WARP_LANES - 1) / PTX_WARP_LANES;
-    run->static_shared = kernel->uses_dynamic_shared ? (kernel->static_shared + align - 1) & ~(align - 1)
-                                                     : kernel->static_shared;
+    run->static_shared =
+        kernel->uses_dynamic_shared ? (kernel->static_shared + align - 1) & ~(align - 1) : kernel->static_shared;
     run->shared_bytes = run->static_shared + launch->dynamic_shared;
     uint32_t stack = launch->stack_bytes ? launch->stack_bytes : PTX_STACK_BYTES_DEFAULT;
     run->local_stride = kernel->recursive ? kernel->local_bytes + stack : kernel->local_bytes;
@@ -662,7 +671,7 @@ static int prepare(struct run *run, size_t kernel_index)
         return refuse(fault, "%u bytes of stack per thread", stack);
     run->local_stride = (run->local_stride + 15) & ~15u;
     run->param_bytes = kernel->param_bytes;
-    run->params = aligned_alloc(64, ((size_t) kernel->param_bytes + 64) & ~(size_t) 63);
+    run->params = aligned_alloc(64, ((size_t)kernel->param_bytes + 64) & ~(size_t)63);
     if (!run->params)
         return -ENOMEM;
     if (kernel->param_bytes)
@@ -679,7 +688,8 @@ static int prepare(struct run *run, size_t kernel_index)
 int ptx_run(struct ptx_instance *instance, size_t kernel, const struct ptx_launch *launch, struct ptx_fault *fault)
 {
     struct ptx_fault own;
-    struct run run = {.module = instance->module, .instance = instance, .launch = launch, .code = instance->module->code};
+    struct run run = {
+        .module = instance->module, .instance = instance, .launch = launch, .code = instance->module->code};
     fenv_t environment;
     run.fault = fault ? fault : &own;
     *run.fault = (struct ptx_fault){0};

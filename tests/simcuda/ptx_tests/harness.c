@@ -17,12 +17,12 @@ char *harness_read(const char *file, size_t *length)
     long size = ftell(stream);
     cr_assert_gt(size, 0);
     rewind(stream);
-    char *text = malloc((size_t) size + 1);
+    char *text = malloc((size_t)size + 1);
     cr_assert_not_null(text);
-    cr_assert_eq(fread(text, 1, (size_t) size, stream), (size_t) size);
+    cr_assert_eq(fread(text, 1, (size_t)size, stream), (size_t)size);
     text[size] = '\0';
     fclose(stream);
-    *length = (size_t) size;
+    *length = (size_t)size;
     return text;
 }
 
@@ -34,7 +34,7 @@ static void place_globals(struct device *device)
         const struct ptx_global *global = ptx_module_global(device->module, i);
         void *memory = device_alloc(device, global->size);
         device->ranges[device->range_count - 1].writable = !global->is_const;
-        cr_assert_eq(ptx_instance_place_global(device->instance, i, (uint64_t) (uintptr_t) memory), 0);
+        cr_assert_eq(ptx_instance_place_global(device->instance, i, (uint64_t)(uintptr_t)memory), 0);
     }
     cr_assert_eq(ptx_instance_initialise(device->instance), 0);
 }
@@ -53,7 +53,8 @@ void device_open(struct device *device, const char *file)
     char name[128];
     size_t length;
     memset(device, 0, sizeof(*device));
-    snprintf(name, sizeof(name), "%s.ptx", file);
+    device->portable = strstr(file, ":portable") != NULL;
+    snprintf(name, sizeof(name), "%.*s.ptx", (int)strcspn(file, ":"), file);
     char *text = harness_read(name, &length);
     open_text(device, name, text, length);
     free(text); /* the module must not need it any more */
@@ -70,19 +71,19 @@ void device_close(struct device *device)
     ptx_instance_destroy(device->instance);
     ptx_module_destroy(device->module);
     for (int i = 0; i < device->range_count; i++)
-        free((void *) (uintptr_t) device->ranges[i].lo);
+        free((void *)(uintptr_t)device->ranges[i].lo);
 }
 
 void *device_alloc(struct device *device, size_t bytes)
 {
-    size_t room = (bytes + 512 + 255) & ~(size_t) 255;
+    size_t room = (bytes + 512 + 255) & ~(size_t)255;
     cr_assert_lt(device->range_count, DEVICE_RANGES_MAX);
     char *memory = aligned_alloc(256, room);
     cr_assert_not_null(memory);
     memset(memory, 0, bytes);
     memset(memory + bytes, 0xa5, room - bytes);
-    device->ranges[device->range_count].lo = (uint64_t) (uintptr_t) memory;
-    device->ranges[device->range_count].hi = (uint64_t) (uintptr_t) memory + bytes;
+    device->ranges[device->range_count].lo = (uint64_t)(uintptr_t)memory;
+    device->ranges[device->range_count].hi = (uint64_t)(uintptr_t)memory + bytes;
     device->ranges[device->range_count++].writable = true;
     return memory;
 }
@@ -114,18 +115,19 @@ size_t device_prepare(struct device *device, const char *kernel, struct launch_s
 {
     long index = ptx_module_find_kernel(device->module, kernel);
     cr_assert_geq(index, 0, "no kernel %s", kernel);
-    const struct ptx_kernel *k = ptx_module_kernel(device->module, (size_t) index);
+    const struct ptx_kernel *k = ptx_module_kernel(device->module, (size_t)index);
     cr_assert_eq(k->param_count, count, "%s takes %u arguments", kernel, k->param_count);
     for (size_t i = 0; i < count; i++)
-        memcpy((char *) params + k->params[i].offset, args[i], k->params[i].size);
+        memcpy((char *)params + k->params[i].offset, args[i], k->params[i].size);
     *launch = (struct ptx_launch){.dynamic_shared = size.shared,
                                   .params = params,
                                   .params_size = k->param_bytes,
                                   .may_access = may_access,
+                                  .portable = device->portable,
                                   .arg = device};
     memcpy(launch->grid, size.grid, sizeof(size.grid));
     memcpy(launch->block, size.block, sizeof(size.block));
-    return (size_t) index;
+    return (size_t)index;
 }
 
 void device_run(struct device *device, const char *kernel, struct launch_size size, const void *const *args,
@@ -163,5 +165,5 @@ uint32_t random32(uint32_t *state) /* xorshift32, Marsaglia */
 
 float random_float(uint32_t *state)
 {
-    return ((float) (random32(state) >> 8) - 0x1p23f) * 0x1p-23f;
+    return ((float)(random32(state) >> 8) - 0x1p23f) * 0x1p-23f;
 }

@@ -23,10 +23,12 @@ struct device {
     } ranges[DEVICE_RANGES_MAX];
     int range_count;
     unsigned questions; /* calls of may_access */
+    bool portable;      /* for ptx_launch */
     char *text;
 };
 
 char *harness_read(const char *file, size_t *length); /* of kernels/; the caller frees */
+/* `file` without .ptx; "file:portable" runs its kernels on the code without AVX2. */
 void device_open(struct device *device, const char *file);
 void device_open_text(struct device *device, const char *text);
 void device_close(struct device *device);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Description: kernels that wait for another kernel, for the host or for ever, on several host threads at once; and many
- * threads that run one instance. A plain program, so that it can run under the thread sanitizer. Usage: ptx_concurrent
- * DIRECTORY_OF_KERNELS
+ * Description: kernels that wait for another kernel, for the host or for ever, on several host threads at once; and
+ * many threads that run one instance. A plain program, so that it can run under the thread sanitizer. Usage:
+ * ptx_concurrent DIRECTORY_OF_KERNELS
  */
 #include "tests/simcuda/ptx/ptx.h"
 
@@ -52,7 +52,7 @@ static void *run_job(void *arg)
     struct ptx_fault fault;
     long kernel = ptx_module_find_kernel(job->module, job->kernel);
     CHECK(kernel >= 0, "%s", job->kernel);
-    job->error = ptx_run(job->instance, (size_t) kernel, &job->launch, &fault);
+    job->error = ptx_run(job->instance, (size_t)kernel, &job->launch, &fault);
     CHECK(job->error == 0 || job->error == -ECANCELED, "%s: %s", job->kernel, fault.text);
     return NULL;
 }
@@ -92,10 +92,8 @@ struct set_params {
 static struct job make(const struct ptx_module *module, struct ptx_instance *instance, const char *kernel,
                        const void *params, size_t size)
 {
-    return (struct job){.module = module,
-                        .instance = instance,
-                        .kernel = kernel,
-                        .launch = {.params = params, .params_size = size}};
+    return (struct job){
+        .module = module, .instance = instance, .kernel = kernel, .launch = {.params = params, .params_size = size}};
 }
 
 static void kernel_waits_for_kernel(const struct ptx_module *module, struct ptx_instance *instance)
@@ -154,7 +152,7 @@ static void many_runs_share_an_instance(const struct ptx_module *module, struct 
     struct histogram_params params = {in, bins, N};
     struct job jobs[THREADS];
     for (int i = 0; i < N; i++)
-        in[i] = (unsigned char) (i % 16);
+        in[i] = (unsigned char)(i % 16);
     for (int i = 0; i < THREADS; i++) {
         jobs[i] = make(module, instance, i % 2 ? "histogram_shared" : "histogram_global", &params, sizeof(params));
         jobs[i].launch.block[0] = 64;

@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Optimised and unoptimised code of the same source. */
-#define BOTH(name)                                                                                                     \
+/* Optimised and unoptimised code of the same source, and the interpreter for any processor. */
+#define EACH(name)                                                                                                     \
     static void name(const char *module);                                                                              \
     Test(ptx_basic, name)                                                                                              \
     {                                                                                                                  \
@@ -19,9 +19,13 @@
     {                                                                                                                  \
         name("basic_debug");                                                                                           \
     }                                                                                                                  \
+    Test(ptx_basic, name##_portable)                                                                                   \
+    {                                                                                                                  \
+        name("basic:portable");                                                                                        \
+    }                                                                                                                  \
     static void name(const char *module)
 
-BOTH(vector_add_matches_and_keeps_to_its_range)
+EACH(vector_add_matches_and_keeps_to_its_range)
 {
     struct device d;
     device_open(&d, module);
@@ -39,7 +43,7 @@ BOTH(vector_add_matches_and_keeps_to_its_range)
     device_close(&d);
 }
 
-BOTH(saxpy_is_fused_multiply_add)
+EACH(saxpy_is_fused_multiply_add)
 {
     struct device d;
     device_open(&d, module);
@@ -59,7 +63,7 @@ BOTH(saxpy_is_fused_multiply_add)
     device_close(&d);
 }
 
-BOTH(vector_loads_of_four_floats_match)
+EACH(vector_loads_of_four_floats_match)
 {
     struct device d;
     device_open(&d, module);
@@ -80,22 +84,22 @@ BOTH(vector_loads_of_four_floats_match)
     device_close(&d);
 }
 
-BOTH(grid_stride_loop_covers_everything_once)
+EACH(grid_stride_loop_covers_everything_once)
 {
     struct device d;
     device_open(&d, module);
-    long long n = 5000, *out = device_alloc(&d, 8 * (size_t) n);
-    int *in = device_alloc(&d, 4 * (size_t) n);
+    long long n = 5000, *out = device_alloc(&d, 8 * (size_t)n);
+    int *in = device_alloc(&d, 4 * (size_t)n);
     uint32_t seed = 4;
     for (int i = 0; i < n; i++)
-        in[i] = (int) random32(&seed);
+        in[i] = (int)random32(&seed);
     device_run(&d, "grid_stride", SIZE1(3, 96), ARGS(&in, &out, &n));
     for (int i = 0; i < n; i++)
-        cr_assert_eq(out[i], (long long) in[i] * in[i] - i, "element %d", i);
+        cr_assert_eq(out[i], (long long)in[i] * in[i] - i, "element %d", i);
     device_close(&d);
 }
 
-BOTH(three_dimensional_indices_match)
+EACH(three_dimensional_indices_match)
 {
     struct device d;
     device_open(&d, module);
@@ -109,7 +113,7 @@ BOTH(three_dimensional_indices_match)
     device_close(&d);
 }
 
-BOTH(double_precision_matches)
+EACH(double_precision_matches)
 {
     struct device d;
     device_open(&d, module);
@@ -118,8 +122,8 @@ BOTH(double_precision_matches)
     bool fused = !strstr(module, "debug");
     uint32_t seed = 5;
     for (int i = 0; i < n; i++) {
-        x[i] = (double) random_float(&seed) * 1e3;
-        y[i] = (double) random_float(&seed);
+        x[i] = (double)random_float(&seed) * 1e3;
+        y[i] = (double)random_float(&seed);
         volatile double product = alpha * x[i], square = x[i] * x[i];
         double inner = fused ? fma(alpha, x[i], y[i]) : product + y[i];
         double below = fused ? fma(x[i], x[i], 1.0) : square + 1.0;
@@ -131,12 +135,13 @@ BOTH(double_precision_matches)
     device_close(&d);
 }
 
-BOTH(convolution_matches)
+EACH(convolution_matches)
 {
     struct device d;
     device_open(&d, module);
     int width = 37, height = 21, radius = 2;
-    float *image = device_alloc(&d, 4u * 37 * 21), *filter = device_alloc(&d, 4u * 25), *out = device_alloc(&d, 4u * 37 * 21);
+    float *image = device_alloc(&d, 4u * 37 * 21), *filter = device_alloc(&d, 4u * 25),
+          *out = device_alloc(&d, 4u * 37 * 21);
     uint32_t seed = 6;
     for (int i = 0; i < width * height; i++)
         image[i] = random_float(&seed);
@@ -156,14 +161,14 @@ BOTH(convolution_matches)
                     sum = strstr(module, "debug") ? sum + product : fmaf(p, q, sum);
                 }
             }
-            cr_assert_eq(out[y * width + x], sum, "pixel %d,%d: %a, not %a", x, y, (double) out[y * width + x],
-                         (double) sum);
+            cr_assert_eq(out[y * width + x], sum, "pixel %d,%d: %a, not %a", x, y, (double)out[y * width + x],
+                         (double)sum);
         }
     }
     device_close(&d);
 }
 
-BOTH(bytes_and_shorts_wrap_like_c)
+EACH(bytes_and_shorts_wrap_like_c)
 {
     struct device d;
     device_open(&d, module);
@@ -173,12 +178,12 @@ BOTH(bytes_and_shorts_wrap_like_c)
     short *s16 = device_alloc(&d, 512);
     unsigned short *u16 = device_alloc(&d, 512);
     for (int i = 0; i < n; i++)
-        in[i] = (unsigned char) i;
+        in[i] = (unsigned char)i;
     device_run(&d, "bytes", SIZE1(2, 128), ARGS(&in, &s8, &s16, &u16, &n));
     for (int i = 0; i < n; i++) {
-        cr_assert_eq(s8[i], (signed char) (in[i] * 3 - 7));
-        cr_assert_eq(s16[i], (short) ((short) ((signed char) in[i]) * (short) 5));
-        cr_assert_eq(u16[i], (unsigned short) ((unsigned short) (in[i] << 8) / 7));
+        cr_assert_eq(s8[i], (signed char)(in[i] * 3 - 7));
+        cr_assert_eq(s16[i], (short)((short)((signed char)in[i]) * (short)5));
+        cr_assert_eq(u16[i], (unsigned short)((unsigned short)(in[i] << 8) / 7));
     }
     device_close(&d);
 }

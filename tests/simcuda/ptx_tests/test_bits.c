@@ -64,16 +64,16 @@ static uint32_t fns(uint32_t mask, uint32_t base, int offset)
     if (offset == 0)
         return mask >> base & 1 ? base : 0xffffffff;
     int step = offset > 0 ? 1 : -1, left = abs(offset);
-    for (int at = (int) base; at >= 0 && at <= 31; at += step) {
+    for (int at = (int)base; at >= 0 && at <= 31; at += step) {
         if (mask >> at & 1 && --left == 0)
-            return (uint32_t) at;
+            return (uint32_t)at;
     }
     return 0xffffffff;
 }
 
 static uint32_t prmt(uint32_t a, uint32_t b, uint32_t c)
 {
-    uint64_t both = (uint64_t) b << 32 | a;
+    uint64_t both = (uint64_t)b << 32 | a;
     uint32_t d = 0;
     for (int i = 0; i < 4; i++) {
         uint32_t pick = c >> 4 * i & 7, byte = both >> 8 * pick & 0xff;
@@ -87,19 +87,19 @@ static uint32_t prmt(uint32_t a, uint32_t b, uint32_t c)
 static uint32_t dot4(uint32_t a, uint32_t b, uint32_t c, bool is_signed)
 {
     for (int i = 0; i < 32; i += 8)
-        c += is_signed ? (uint32_t) ((int8_t) (a >> i) * (int8_t) (b >> i)) : (a >> i & 0xff) * (b >> i & 0xff);
+        c += is_signed ? (uint32_t)((int8_t)(a >> i) * (int8_t)(b >> i)) : (a >> i & 0xff) * (b >> i & 0xff);
     return c;
 }
 
 static void expect32(const uint32_t *in, int i, uint32_t *o)
 {
     uint32_t a = in[i], b = in[(i + 1) % N], c = in[(i + 2) % N];
-    int32_t sa = (int32_t) a, sb = (int32_t) b;
-    uint64_t ba = (uint64_t) b << 32 | a;
-    int64_t sum = (int64_t) sa + sb;
-    o[0] = (uint32_t) __builtin_popcount(a);
-    o[1] = a ? (uint32_t) __builtin_clz(a) : 32;
-    o[2] = (uint32_t) __builtin_ffs((int) a);
+    int32_t sa = (int32_t)a, sb = (int32_t)b;
+    uint64_t ba = (uint64_t)b << 32 | a;
+    int64_t sum = (int64_t)sa + sb;
+    o[0] = (uint32_t)__builtin_popcount(a);
+    o[1] = a ? (uint32_t)__builtin_clz(a) : 32;
+    o[2] = (uint32_t)__builtin_ffs((int)a);
     o[3] = reverse(a);
     o[4] = prmt(a, b, c & 0x7777);
     o[5] = bfe(a, b & 63, c & 63, false);
@@ -108,35 +108,35 @@ static void expect32(const uint32_t *in, int i, uint32_t *o)
     o[8] = bfind(a, false, false);
     o[9] = bfind(a, true, false);
     o[10] = bfind(a, false, true);
-    o[11] = fns(a, b & 31, (int) (c % 7) - 3);
+    o[11] = fns(a, b & 31, (int)(c % 7) - 3);
     o[12] = a ^ b ^ c;
     o[13] = (a & b) | (~a & c);
-    o[14] = (uint32_t) (ba << (c & 31) >> 32);
-    o[15] = (uint32_t) (ba >> (c & 31));
-    o[16] = (c & 63) >= 32 ? a : (uint32_t) (ba << (c & 63) >> 32);
-    o[17] = (c & 63) >= 32 ? b : (uint32_t) (ba >> (c & 63));
-    o[18] = (uint32_t) ((uint64_t) a * b >> 32);
-    o[19] = (uint32_t) ((int64_t) sa * sb >> 32);
+    o[14] = (uint32_t)(ba << (c & 31) >> 32);
+    o[15] = (uint32_t)(ba >> (c & 31));
+    o[16] = (c & 63) >= 32 ? a : (uint32_t)(ba << (c & 63) >> 32);
+    o[17] = (c & 63) >= 32 ? b : (uint32_t)(ba >> (c & 63));
+    o[18] = (uint32_t)((uint64_t)a * b >> 32);
+    o[19] = (uint32_t)((int64_t)sa * sb >> 32);
     o[20] = (a & 0xffffff) * (b & 0xffffff);
-    o[21] = (uint32_t) ((int64_t) ((int32_t) (a << 8) >> 8) * ((int32_t) (b << 8) >> 8));
+    o[21] = (uint32_t)((int64_t)((int32_t)(a << 8) >> 8) * ((int32_t)(b << 8) >> 8));
     o[22] = c + (sa < sb ? b - a : a - b);
     o[23] = c + (a < b ? b - a : a - b);
     o[24] = dot4(a, b, c, true);
     o[25] = dot4(a, b, c, false);
-    o[26] = c + (uint32_t) ((int16_t) a * (int8_t) b) + (uint32_t) ((int16_t) (a >> 16) * (int8_t) (b >> 8));
+    o[26] = c + (uint32_t)((int16_t)a * (int8_t)b) + (uint32_t)((int16_t)(a >> 16) * (int8_t)(b >> 8));
     o[27] = c + (a & 0xffff) * (b >> 16 & 0xff) + (a >> 16) * (b >> 24);
     o[28] = b ? a / b : 0;
     o[29] = b ? a % b : 0;
-    o[30] = b ? (uint32_t) ((int64_t) sa / sb) : 0;
-    o[31] = b ? (uint32_t) ((int64_t) sa % sb) : 0;
+    o[30] = b ? (uint32_t)((int64_t)sa / sb) : 0;
+    o[31] = b ? (uint32_t)((int64_t)sa % sb) : 0;
     o[32] = sa < 0 ? -a : a;
     o[33] = (b & 63) > 31 ? 0 : a << (b & 63);
-    o[34] = (uint32_t) (sa >> ((b & 63) > 31 ? 31 : b & 63));
+    o[34] = (uint32_t)(sa >> ((b & 63) > 31 ? 31 : b & 63));
     o[35] = (b & 63) > 31 ? 0 : a >> (b & 63);
     o[36] = !(a & 1);
-    o[37] = (uint32_t) (ba >> 8 * (c & 3));
-    o[38] = (uint32_t) (sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum);
-    o[39] = (int32_t) c >= 0 ? a : b;
+    o[37] = (uint32_t)(ba >> 8 * (c & 3));
+    o[38] = (uint32_t)(sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum);
+    o[39] = (int32_t)c >= 0 ? a : b;
 }
 
 Test(ptx_bits, bit_instructions_of_32_bits_match)
@@ -175,36 +175,36 @@ Test(ptx_bits, arithmetic_of_64_bits_matches)
     uint32_t words[N];
     fill(words);
     for (int i = 0; i < N; i++)
-        in[i] = (uint64_t) words[i] << 32 | words[(i * 7 + 3) % N];
+        in[i] = (uint64_t)words[i] << 32 | words[(i * 7 + 3) % N];
     in[0] = 1ull << 63;
     in[1] = ~0ull; /* the quotient that does not fit */
     in[2] = 0;
     device_run(&d, "bits64", SIZE1(1, N), ARGS(&in, &out));
     for (int i = 0; i < N; i++) {
         uint64_t a = in[i], b = in[(i + 1) % N], *o = out + 20 * i, r = 0;
-        int64_t sa = (int64_t) a, sb = (int64_t) b;
+        int64_t sa = (int64_t)a, sb = (int64_t)b;
         bool wraps = sb == -1; /* C leaves the quotient of the smallest number open */
         for (int j = 0; j < 64; j++)
             r |= (a >> j & 1) << (63 - j);
         cr_assert_eq(o[0], a * b);
-        cr_assert_eq(o[1], (uint64_t) ((unsigned __int128) a * b >> 64));
-        cr_assert_eq(o[2], (uint64_t) ((__int128) sa * sb >> 64));
+        cr_assert_eq(o[1], (uint64_t)((unsigned __int128)a * b >> 64));
+        cr_assert_eq(o[2], (uint64_t)((__int128)sa * sb >> 64));
         cr_assert_eq(o[3], b ? a / b : 0);
         cr_assert_eq(o[4], b ? a % b : 0);
-        cr_assert_eq(o[5], !b ? 0 : wraps ? -a : (uint64_t) (sa / sb), "thread %d", i);
-        cr_assert_eq(o[6], !b || wraps ? 0 : (uint64_t) (sa % sb), "thread %d", i);
-        cr_assert_eq(o[7], (uint64_t) __builtin_popcountll(a));
-        cr_assert_eq(o[8], a ? (uint64_t) __builtin_clzll(a) : 64);
+        cr_assert_eq(o[5], !b ? 0 : wraps ? -a : (uint64_t)(sa / sb), "thread %d", i);
+        cr_assert_eq(o[6], !b || wraps ? 0 : (uint64_t)(sa % sb), "thread %d", i);
+        cr_assert_eq(o[7], (uint64_t)__builtin_popcountll(a));
+        cr_assert_eq(o[8], a ? (uint64_t)__builtin_clzll(a) : 64);
         cr_assert_eq(o[9], r);
-        cr_assert_eq(o[10], (uint64_t) __builtin_ffsll((long long) a));
+        cr_assert_eq(o[10], (uint64_t)__builtin_ffsll((long long)a));
         cr_assert_eq(o[11], a << (b & 63));
         cr_assert_eq(o[12], a >> (b & 63));
-        cr_assert_eq(o[13], (uint64_t) (sa >> (b & 63)));
+        cr_assert_eq(o[13], (uint64_t)(sa >> (b & 63)));
         cr_assert_eq(o[14], sa < 0 ? -a : a);
         cr_assert_eq(o[15], sa < sb ? a : b);
         cr_assert_eq(o[16], a < b ? a : b);
-        cr_assert_eq(o[17], (uint64_t) (uint32_t) a * (uint32_t) b + a);
-        cr_assert_eq(o[18], (uint64_t) ((int64_t) (int32_t) a * (int32_t) b) + a);
+        cr_assert_eq(o[17], (uint64_t)(uint32_t)a * (uint32_t)b + a);
+        cr_assert_eq(o[18], (uint64_t)((int64_t)(int32_t)a * (int32_t)b) + a);
         cr_assert_eq(o[19], bfe64(a, b & 127, b >> 8 & 127));
     }
     device_close(&d);
@@ -217,25 +217,25 @@ Test(ptx_bits, carry_chains_make_128_bit_numbers)
     uint64_t *in = device_alloc(&d, 8 * 4 * N), *out = device_alloc(&d, 8 * 10 * N);
     uint32_t seed = 23;
     for (int i = 0; i < 4 * N; i++)
-        in[i] = i % 3 == 0 ? ~0ull : (uint64_t) random32(&seed) << 32 | random32(&seed);
+        in[i] = i % 3 == 0 ? ~0ull : (uint64_t)random32(&seed) << 32 | random32(&seed);
     device_run(&d, "wide128", SIZE1(1, N), ARGS(&in, &out));
     for (int i = 0; i < N; i++) {
         const uint64_t *a = in + 4 * i, *o = out + 10 * i;
-        unsigned __int128 x = (unsigned __int128) a[1] << 64 | a[0], y = (unsigned __int128) a[3] << 64 | a[2];
+        unsigned __int128 x = (unsigned __int128)a[1] << 64 | a[0], y = (unsigned __int128)a[3] << 64 | a[2];
         unsigned __int128 sum = x + y, difference = x - y, product = x * y;
-        uint32_t a0 = (uint32_t) a[0], a2 = (uint32_t) a[2];
-        uint64_t small = (uint64_t) a0 * a2, low = (uint32_t) small + (uint64_t) (uint32_t) a[1];
-        uint32_t high = (uint32_t) (small >> 32) + (uint32_t) a[3] + (uint32_t) (low >> 32);
-        cr_assert_eq(o[0], (uint64_t) sum);
-        cr_assert_eq(o[1], (uint64_t) (sum >> 64));
-        cr_assert_eq(o[2], (uint64_t) difference);
-        cr_assert_eq(o[3], (uint64_t) (difference >> 64));
-        cr_assert_eq(o[4], (uint64_t) product);
-        cr_assert_eq(o[5], (uint64_t) (product >> 64));
-        cr_assert_eq(o[6], (uint64_t) sum);
-        cr_assert_eq(o[7], (uint64_t) (sum >> 64));
+        uint32_t a0 = (uint32_t)a[0], a2 = (uint32_t)a[2];
+        uint64_t small = (uint64_t)a0 * a2, low = (uint32_t)small + (uint64_t)(uint32_t)a[1];
+        uint32_t high = (uint32_t)(small >> 32) + (uint32_t)a[3] + (uint32_t)(low >> 32);
+        cr_assert_eq(o[0], (uint64_t)sum);
+        cr_assert_eq(o[1], (uint64_t)(sum >> 64));
+        cr_assert_eq(o[2], (uint64_t)difference);
+        cr_assert_eq(o[3], (uint64_t)(difference >> 64));
+        cr_assert_eq(o[4], (uint64_t)product);
+        cr_assert_eq(o[5], (uint64_t)(product >> 64));
+        cr_assert_eq(o[6], (uint64_t)sum);
+        cr_assert_eq(o[7], (uint64_t)(sum >> 64));
         cr_assert_eq(o[8], sum < x);
-        cr_assert_eq(o[9], (uint64_t) high << 32 | (uint32_t) low);
+        cr_assert_eq(o[9], (uint64_t)high << 32 | (uint32_t)low);
     }
     device_close(&d);
 }

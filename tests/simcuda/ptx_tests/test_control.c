@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BOTH(name)                                                                                                     \
+/* Optimised and unoptimised code of the same source, and the interpreter for any processor. */
+#define EACH(name)                                                                                                     \
     static void name(const char *module);                                                                              \
     Test(ptx_control, name)                                                                                            \
     {                                                                                                                  \
@@ -17,6 +18,10 @@
     Test(ptx_control, name##_unoptimised)                                                                              \
     {                                                                                                                  \
         name("control_debug");                                                                                         \
+    }                                                                                                                  \
+    Test(ptx_control, name##_portable)                                                                                 \
+    {                                                                                                                  \
+        name("control:portable");                                                                                      \
     }                                                                                                                  \
     static void name(const char *module)
 
@@ -41,21 +46,21 @@ static int divergent(int v)
     return sum;
 }
 
-BOTH(divergent_loops_with_early_exit_match)
+EACH(divergent_loops_with_early_exit_match)
 {
     struct device d;
     device_open(&d, module);
     int n = 500, *in = device_alloc(&d, 2000), *out = device_alloc(&d, 2000);
     uint32_t seed = 31;
     for (int i = 0; i < n; i++)
-        in[i] = (int) (random32(&seed) % 2000) - 700;
+        in[i] = (int)(random32(&seed) % 2000) - 700;
     device_run(&d, "divergent", SIZE1(4, 128), ARGS(&in, &out, &n));
     for (int i = 0; i < n; i++)
         cr_assert_eq(out[i], divergent(in[i]), "element %d", i);
     device_close(&d);
 }
 
-BOTH(switch_statement_matches)
+EACH(switch_statement_matches)
 {
     struct device d;
     device_open(&d, module);
@@ -79,16 +84,16 @@ static int collatz(unsigned long long n)
     return steps;
 }
 
-BOTH(device_functions_with_structs_match)
+EACH(device_functions_with_structs_match)
 {
     struct device d;
     device_open(&d, module);
     int *out = device_alloc(&d, 4u * 3 * 192);
     device_run(&d, "calls", SIZE1(2, 96), ARGS(&out));
     for (int i = 0; i < 192; i++) {
-        cr_assert_eq(out[3 * i], collatz((unsigned long long) i + 1), "thread %d", i);
+        cr_assert_eq(out[3 * i], collatz((unsigned long long)i + 1), "thread %d", i);
         cr_assert_eq(out[3 * i + 1], 7 + i);
-        cr_assert_eq(out[3 * i + 2], (int) (i * 0.5 * 2 + 7));
+        cr_assert_eq(out[3 * i + 2], (int)(i * 0.5 * 2 + 7));
     }
     device_close(&d);
 }
@@ -98,7 +103,7 @@ static int fibonacci(int n)
     return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
 }
 
-BOTH(recursion_of_different_depth_per_lane_matches)
+EACH(recursion_of_different_depth_per_lane_matches)
 {
     struct device d;
     device_open(&d, module);
@@ -109,7 +114,7 @@ BOTH(recursion_of_different_depth_per_lane_matches)
     device_close(&d);
 }
 
-BOTH(recursion_beyond_the_stack_is_a_fault)
+EACH(recursion_beyond_the_stack_is_a_fault)
 {
     struct device d;
     device_open(&d, module);
@@ -120,7 +125,7 @@ BOTH(recursion_beyond_the_stack_is_a_fault)
     device_close(&d);
 }
 
-BOTH(calls_through_pointers_take_each_lane_to_its_function)
+EACH(calls_through_pointers_take_each_lane_to_its_function)
 {
     struct device d;
     device_open(&d, module);
@@ -135,7 +140,7 @@ BOTH(calls_through_pointers_take_each_lane_to_its_function)
     device_close(&d);
 }
 
-BOTH(struct_parameter_of_32000_bytes_arrives)
+EACH(struct_parameter_of_32000_bytes_arrives)
 {
     static struct {
         int head;
@@ -160,7 +165,7 @@ BOTH(struct_parameter_of_32000_bytes_arrives)
     device_close(&d);
 }
 
-BOTH(seventy_parameters_of_all_widths_arrive)
+EACH(seventy_parameters_of_all_widths_arrive)
 {
     struct device d;
     device_open(&d, module);
@@ -174,22 +179,22 @@ BOTH(seventy_parameters_of_all_widths_arrive)
     const void *args[70] = {&out};
     int n = 1;
     for (int i = 0; i < 10; i++) {
-        a[i] = (signed char) (-100 + 17 * i);
-        b[i] = (short) (-30000 + 6001 * i);
+        a[i] = (signed char)(-100 + 17 * i);
+        b[i] = (short)(-30000 + 6001 * i);
         c[i] = -2000000 + 500001 * i; /* the sums of the kernel are in int */
-        w[i] = -(1ll << 40) + (long long) i * 1234567890123ll;
-        e[i] = (unsigned char) (255 - 9 * i);
-        f[i] = (unsigned short) (65535 - 77 * i);
-        want[0] += (long long) a[i] * (i + 1);
-        want[1] += (long long) b[i] * (i + 1);
-        want[2] += (long long) c[i] * (i + 1);
+        w[i] = -(1ll << 40) + (long long)i * 1234567890123ll;
+        e[i] = (unsigned char)(255 - 9 * i);
+        f[i] = (unsigned short)(65535 - 77 * i);
+        want[0] += (long long)a[i] * (i + 1);
+        want[1] += (long long)b[i] * (i + 1);
+        want[2] += (long long)c[i] * (i + 1);
         want[3] += w[i] * (i + 1);
-        want[4] += (long long) e[i] * (i + 1);
-        want[5] += (long long) f[i] * (i + 1);
+        want[4] += (long long)e[i] * (i + 1);
+        want[5] += (long long)f[i] * (i + 1);
     }
     for (int i = 0; i < 9; i++) {
         g[i] = 1000 * i - 3;
-        want[6] += (long long) g[i] * (i + 1);
+        want[6] += (long long)g[i] * (i + 1);
     }
     for (int i = 0; i < 10; i++)
         args[n++] = &a[i];
@@ -214,17 +219,17 @@ BOTH(seventy_parameters_of_all_widths_arrive)
 
 static int ascending(const void *a, const void *b)
 {
-    return *(const int *) a < *(const int *) b ? -1 : *(const int *) a > *(const int *) b;
+    return *(const int *)a < *(const int *)b ? -1 : *(const int *)a > *(const int *)b;
 }
 
-BOTH(indexed_local_arrays_are_private_to_threads)
+EACH(indexed_local_arrays_are_private_to_threads)
 {
     struct device d;
     device_open(&d, module);
     int *in = device_alloc(&d, 256), *out = device_alloc(&d, 4u * 64 * 40), want[64];
     uint32_t seed = 33;
     for (int i = 0; i < 64; i++)
-        want[i] = in[i] = (int) random32(&seed) % 1000;
+        want[i] = in[i] = (int)random32(&seed) % 1000;
     qsort(want, 64, sizeof(int), ascending);
     device_run(&d, "local_array", SIZE1(1, 40), ARGS(&in, &out));
     for (int t = 0; t < 40; t++)
@@ -232,7 +237,7 @@ BOTH(indexed_local_arrays_are_private_to_threads)
     device_close(&d);
 }
 
-BOTH(printf_is_ignored_and_returns_zero)
+EACH(printf_is_ignored_and_returns_zero)
 {
     struct device d;
     device_open(&d, module);
@@ -243,7 +248,7 @@ BOTH(printf_is_ignored_and_returns_zero)
     device_close(&d);
 }
 
-BOTH(failed_assertion_is_a_fault_of_its_thread)
+EACH(failed_assertion_is_a_fault_of_its_thread)
 {
     struct device d;
     device_open(&d, module);
@@ -265,7 +270,7 @@ static void *global_at(struct device *d, const char *name)
 {
     long index = ptx_module_find_global(d->module, name);
     cr_assert_geq(index, 0, "no global %s", name);
-    return (void *) (uintptr_t) ptx_instance_global_address(d->instance, (size_t) index);
+    return (void *)(uintptr_t)ptx_instance_global_address(d->instance, (size_t)index);
 }
 
 Test(ptx_globals, initial_values_are_in_place_before_the_first_launch)
@@ -274,22 +279,22 @@ Test(ptx_globals, initial_values_are_in_place_before_the_first_launch)
     device_open(&d, "globals");
     const float *table = global_at(&d, "table");
     const int *weights = global_at(&d, "weights");
-    cr_assert_eq(*(int *) global_at(&d, "counter"), 5);
+    cr_assert_eq(*(int *)global_at(&d, "counter"), 5);
     cr_assert_eq(table[0], 1.5f);
     cr_assert_eq(table[1], -2.25f);
     cr_assert_eq(table[2], 3e10f);
     cr_assert_eq(table[7], 0.0f);
     cr_assert_eq(weights[3], -40);
-    cr_assert_eq(*(void **) global_at(&d, "pointer"), global_at(&d, "counter"));
-    cr_assert_eq(*(const float **) global_at(&d, "inside"), table + 3);
-    cr_assert_eq(*(uint64_t *) global_at(&d, "wide"), 0x123456789abcdef0ull);
+    cr_assert_eq(*(void **)global_at(&d, "pointer"), global_at(&d, "counter"));
+    cr_assert_eq(*(const float **)global_at(&d, "inside"), table + 3);
+    cr_assert_eq(*(uint64_t *)global_at(&d, "wide"), 0x123456789abcdef0ull);
     long zeros = ptx_module_find_global(d.module, "zeros");
-    const struct ptx_global *info = ptx_module_global(d.module, (size_t) zeros);
+    const struct ptx_global *info = ptx_module_global(d.module, (size_t)zeros);
     cr_assert_eq(info->size, 800);
     cr_assert_eq(info->align, 8);
     cr_assert_eq(info->init_size, 0);
     cr_assert_not(info->is_const);
-    cr_assert(ptx_module_global(d.module, (size_t) ptx_module_find_global(d.module, "weights"))->is_const);
+    cr_assert(ptx_module_global(d.module, (size_t)ptx_module_find_global(d.module, "weights"))->is_const);
     cr_assert_eq(ptx_module_find_global(d.module, "nothing"), -2 /* ENOENT */);
     device_close(&d);
 }
@@ -303,7 +308,7 @@ Test(ptx_globals, kernels_read_and_write_globals)
     float *f = device_alloc(&d, 128);
     int *i = device_alloc(&d, 128);
     uint64_t *w = device_alloc(&d, 256);
-    ((double *) global_at(&d, "zeros"))[3] = 0.5; /* as cuMemcpyHtoD to the symbol would */
+    ((double *)global_at(&d, "zeros"))[3] = 0.5; /* as cuMemcpyHtoD to the symbol would */
     device_run(&d, "use_globals", SIZE1(1, 32), ARGS(&f, &i, &w));
     for (int t = 0; t < 32; t++) {
         static const float table[8] = {1.5f, -2.25f, 3e10f, 4};
@@ -311,8 +316,8 @@ Test(ptx_globals, kernels_read_and_write_globals)
         cr_assert_eq(i[t], weights[t & 3] + bytes[t % 5] + 5);
         cr_assert_eq(w[t], t & 1 ? ~0ull : 0x123456789abcdef0ull);
     }
-    cr_assert_eq(((float *) global_at(&d, "table"))[3], 77.0f);
-    cr_assert_eq(*(int *) global_at(&d, "counter"), 6);
+    cr_assert_eq(((float *)global_at(&d, "table"))[3], 77.0f);
+    cr_assert_eq(*(int *)global_at(&d, "counter"), 6);
     device_close(&d);
 }
 
@@ -337,7 +342,7 @@ Test(ptx_globals, two_instances_of_a_module_have_their_own_variables)
     ptx_module_info(a.module, &info);
     for (size_t i = 0; i < info.globals; i++)
         cr_assert_eq(ptx_instance_place_global(
-                         second, i, (uint64_t) (uintptr_t) device_alloc(&a, ptx_module_global(a.module, i)->size)),
+                         second, i, (uint64_t)(uintptr_t)device_alloc(&a, ptx_module_global(a.module, i)->size)),
                      0);
     cr_assert_eq(ptx_instance_initialise(second), 0);
     int *seen = device_alloc(&a, 400);
@@ -362,7 +367,7 @@ Test(ptx_globals, virtual_functions_are_called_through_their_table)
         kind[i] = i % 3 == 1;
     device_run(&d, "virtuals", SIZE1(1, 32), ARGS(&kind, &out));
     for (int i = 0; i < 32; i++)
-        cr_assert_eq(out[i], (float) (i * i * (kind[i] ? 3 : 1)));
+        cr_assert_eq(out[i], (float)(i * i * (kind[i] ? 3 : 1)));
     device_close(&d);
 }
 

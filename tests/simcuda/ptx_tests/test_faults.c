@@ -16,7 +16,7 @@ Test(ptx_faults, write_out_of_bounds_names_address_and_thread)
     long long index = 100; /* the first element behind */
     struct ptx_fault fault = device_fault(&d, "write_at", SIZE1(3, 64), ARGS(&p, &index, &value));
     cr_assert_eq(fault.kind, PTX_FAULT_ILLEGAL_ADDRESS);
-    cr_assert_eq(fault.address, (uint64_t) (uintptr_t) (p + 100));
+    cr_assert_eq(fault.address, (uint64_t)(uintptr_t)(p + 100));
     cr_assert_eq(fault.bytes, 4);
     cr_assert(fault.write);
     cr_assert_eq(fault.block[0], 1);
@@ -24,7 +24,7 @@ Test(ptx_faults, write_out_of_bounds_names_address_and_thread)
     cr_assert_str_eq(fault.kernel, "write_at");
     cr_assert_not_null(strstr(fault.text, "illegal address in kernel write_at"), "%s", fault.text);
     cr_assert_not_null(strstr(fault.text, "block (1,0,0), thread (37,0,0)"), "%s", fault.text);
-    cr_assert_eq((unsigned char) ((char *) p)[400], 0xa5, "nothing was written");
+    cr_assert_eq((unsigned char)((char *)p)[400], 0xa5, "nothing was written");
     index = 99;
     device_run(&d, "write_at", SIZE1(3, 64), ARGS(&p, &index, &value));
     cr_assert_eq(p[99], 7);
@@ -42,7 +42,7 @@ Test(ptx_faults, null_and_wild_reads_are_illegal)
         struct ptx_fault fault = device_fault(&d, "read_at", SIZE1(1, 1), ARGS(&p, &wild[i], &out));
         cr_assert_eq(fault.kind, PTX_FAULT_ILLEGAL_ADDRESS, "index %lld", wild[i]);
         cr_assert_not(fault.write);
-        cr_assert_eq(fault.address, (uint64_t) (uintptr_t) p + (uint64_t) wild[i] * 4);
+        cr_assert_eq(fault.address, (uint64_t)(uintptr_t)p + (uint64_t)wild[i] * 4);
     }
     cr_assert_eq(device_fault(&d, "read_at", SIZE1(1, 1), ARGS(&null, &zero, &out)).address, 0);
     device_close(&d);
@@ -56,7 +56,7 @@ Test(ptx_faults, misaligned_accesses_are_reported_as_such)
     int offset = 2;
     struct ptx_fault fault = device_fault(&d, "misaligned", SIZE1(1, 32), ARGS(&p, &offset));
     cr_assert_eq(fault.kind, PTX_FAULT_MISALIGNED);
-    cr_assert_eq(fault.address, (uint64_t) (uintptr_t) p + 2);
+    cr_assert_eq(fault.address, (uint64_t)(uintptr_t)p + 2);
     offset = 8;
     device_run(&d, "misaligned", SIZE1(1, 32), ARGS(&p, &offset));
     fault = device_fault(&d, "misaligned_vector", SIZE1(1, 1), ARGS(&p, &offset));
@@ -196,25 +196,23 @@ Test(ptx_faults, a_pointer_that_is_no_function_cannot_be_called)
 
 Test(ptx_faults, addresses_of_the_windows_are_bounded)
 {
-    static const char text[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
-                               ".visible .entry k(.param .u64 p, .param .u64 out)\n{\n.reg .b64 %rd<4>; .reg .b32 %r<3>;\n"
-                               ".reg .pred %p<5>; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[32];\n"
-                               "ld.param.u64 %rd1, [p];\nld.param.u64 %rd2, [out];\n"
-                               "isspacep.shared %p1, %rd1;\nisspacep.local %p2, %rd1;\nisspacep.global %p3, %rd1;\n"
-                               "selp.b32 %r1, 1, 0, %p1;\n@%p2 add.u32 %r1, %r1, 2;\n@%p3 add.u32 %r1, %r1, 4;\n"
-                               "st.global.u32 [%rd2], %r1;\n"
-                               "st.u32 [%rd1], %r1;\nld.u32 %r2, [%rd1];\nst.global.u32 [%rd2+4], %r2;\nret;\n}\n";
+    static const char text[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".visible .entry k(.param .u64 p, .param .u64 out)\n{\n.reg .b64 %rd<4>; .reg .b32 %r<3>;\n"
+        ".reg .pred %p<5>; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[32];\n"
+        "ld.param.u64 %rd1, [p];\nld.param.u64 %rd2, [out];\n"
+        "isspacep.shared %p1, %rd1;\nisspacep.local %p2, %rd1;\nisspacep.global %p3, %rd1;\n"
+        "selp.b32 %r1, 1, 0, %p1;\n@%p2 add.u32 %r1, %r1, 2;\n@%p3 add.u32 %r1, %r1, 4;\n"
+        "st.global.u32 [%rd2], %r1;\n"
+        "st.u32 [%rd1], %r1;\nld.u32 %r2, [%rd1];\nst.global.u32 [%rd2+4], %r2;\nret;\n}\n";
     static const struct {
         uint64_t address;
         uint32_t space;
         bool good;
     } cases[] = {
-        {PTX_WINDOW_SHARED, 1, true},
-        {PTX_WINDOW_SHARED + 60, 1, true},
-        {PTX_WINDOW_SHARED + 64, 1, false},
-        {PTX_WINDOW_LOCAL + 28, 2, true},
-        {PTX_WINDOW_LOCAL + 32, 2, false},
-        {PTX_WINDOW_LOCAL + PTX_WINDOW_BYTES - 4, 2, false},
+        {PTX_WINDOW_SHARED, 1, true},       {PTX_WINDOW_SHARED + 60, 1, true},
+        {PTX_WINDOW_SHARED + 64, 1, false}, {PTX_WINDOW_LOCAL + 28, 2, true},
+        {PTX_WINDOW_LOCAL + 32, 2, false},  {PTX_WINDOW_LOCAL + PTX_WINDOW_BYTES - 4, 2, false},
         {PTX_WINDOW_PARAM, 0, false}, /* read only */
         {PTX_WINDOW_CODE, 4, false},
     };

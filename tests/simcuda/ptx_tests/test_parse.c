@@ -14,7 +14,7 @@
 
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
 #define KERNEL(body)                                                                                                   \
-    HEAD ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>; .reg .f32 %f<9>; "   \
+    HEAD ".visible .entry k(.param .u64 p)\n{\n.reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>; .reg .f32 %f<9>; " \
          ".reg .b16 %h<9>; .reg .f64 %d<9>;\n" body "\nret;\n}\n"
 /* The body begins on line 7. */
 
@@ -30,7 +30,8 @@ static const struct bad bad[] = {
     {".version", "line 1: expected a version number before the end of the text", -EINVAL},
     {".version 7", "line 1: expected a version number before '7'", -EINVAL},
     {".version 8.0\n.target gfx90", "line 2: target 'gfx90' is not known", -EINVAL},
-    {".version 8.0\n.target sm_100\n.address_size 64\n", "line 2: target sm_100 is newer than the device's sm_90", -ENOEXEC},
+    {".version 8.0\n.target sm_100\n.address_size 64\n", "line 2: target sm_100 is newer than the device's sm_90",
+     -ENOEXEC},
     {".version 8.0\n.target sm_90\n.address_size 32\n", "line 3: address size 32 is not supported, only 64", -ENOTSUP},
     {".version 8.0\n.target sm_90\n", "line 3: expected '.address_size 64'", -ENOTSUP},
     {HEAD ".visible .foo x;", "line 4: directive '.foo' is not known", -EINVAL},
@@ -54,14 +55,16 @@ static const struct bad bad[] = {
     {KERNEL("\n\nmma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 %r1, %r2;"),
      "line 9: instruction 'mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32' is not supported", -ENOTSUP},
     {KERNEL("tex.2d.v4.f32.s32 %r1, %r2;"), "line 7: instruction 'tex.2d.v4.f32.s32' is not supported", -ENOTSUP},
-    {KERNEL("cp.async.bulk.commit_group;"), "line 7: instruction 'cp.async.bulk.commit_group' is not supported", -ENOTSUP},
+    {KERNEL("cp.async.bulk.commit_group;"), "line 7: instruction 'cp.async.bulk.commit_group' is not supported",
+     -ENOTSUP},
     {KERNEL("add.u32.fast %r1, %r2, %r3;"), "line 7: modifier '.fast' of 'add.u32.fast' is not known", -EINVAL},
     {KERNEL("cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2;"),
      "line 7: modifier '.e4m3x2' of 'cvt.rn.satfinite.e4m3x2.f32' is not supported", -ENOTSUP},
     {KERNEL("add %r1, %r2, %r3;"), "line 7: 'add' has no valid type", -EINVAL},
     {KERNEL("add.u32 %r1, %r2;"), "line 7: 'add.u32' takes 3 operands, not 2", -EINVAL},
     {KERNEL("add.u32 %r1, %r2, %r10;"), "line 7: register '%r10' is not declared", -EINVAL},
-    {KERNEL("add.u32 %r1, %r2, %rd3;"), "line 7: register '%rd3' of 'add.u32' has 64 bits where 32 are needed", -EINVAL},
+    {KERNEL("add.u32 %r1, %r2, %rd3;"), "line 7: register '%rd3' of 'add.u32' has 64 bits where 32 are needed",
+     -EINVAL},
     {KERNEL("add.u32 5, %r2, %r3;"), "line 7: an operand of 'add.u32' must be a register", -EINVAL},
     {KERNEL("add.f32 %f1, %f2, 1;"), "line 7: an operand of 'add.f32' must be a floating-point number", -EINVAL},
     {KERNEL("mul.u32 %r1, %r2, %r3;"), "line 7: integer mul and mad need one of .lo, .hi, .wide", -EINVAL},
@@ -71,7 +74,8 @@ static const struct bad bad[] = {
     {KERNEL("bra nowhere;"), "line 7: label 'nowhere' is not defined", -EINVAL},
     {KERNEL("L:\nL:"), "line 8: 'L' is declared twice", -EINVAL},
     {KERNEL("{ L: }\nbra L;"), "line 8: label 'L' is not defined", -EINVAL},
-    {KERNEL("ld.global.u32 %r1, %rd1;"), "line 7: an operand of 'ld.global.u32' must be an address in brackets", -EINVAL},
+    {KERNEL("ld.global.u32 %r1, %rd1;"), "line 7: an operand of 'ld.global.u32' must be an address in brackets",
+     -EINVAL},
     {KERNEL("ld.global.u32 %r1, [%r2];"), "line 7: register '%r2' is no address of that space", -EINVAL},
     {KERNEL("ld.global.u32 %r1, [p];"), "line 7: 'p' is no variable of the space that the instruction names", -EINVAL},
     {KERNEL("ld.param.u64 %rd1, [p+4];"), "line 7: access outside of parameter 'p'", -EINVAL},
@@ -84,10 +88,12 @@ static const struct bad bad[] = {
     {KERNEL("call k, ();"), "line 7: kernel 'k' cannot be called", -EINVAL},
     {KERNEL("bar.sync 16;"), "line 7: an operand of 'bar.sync' must be a barrier of 0 to 15", -EINVAL},
     {KERNEL("shfl.down.b32 %r1, %r2, 1, 31;"), "line 7: instruction 'shfl.down.b32' is not supported", -ENOTSUP},
-    {KERNEL("lop3.b32 %r1, %r2, %r3, %r4, 256;"), "line 7: an operand of 'lop3.b32' must be a lookup table of 0 to 255", -EINVAL},
+    {KERNEL("lop3.b32 %r1, %r2, %r3, %r4, 256;"), "line 7: an operand of 'lop3.b32' must be a lookup table of 0 to 255",
+     -EINVAL},
     {KERNEL("mov.u32 %r1, %tid;"), "line 7: '%tid' without .x, .y or .z is not supported", -ENOTSUP},
     {KERNEL("mov.u32 %r1, 0xzz;"), "line 7: expected an operand before '0xzz'", -EINVAL},
-    {KERNEL("mov.u32 %r1, 99999999999999999999;"), "line 7: expected an operand before '99999999999999999999'", -EINVAL},
+    {KERNEL("mov.u32 %r1, 99999999999999999999;"), "line 7: expected an operand before '99999999999999999999'",
+     -EINVAL},
     {KERNEL(".reg .b32 %q<9999999>;"), "line 7: register count 9999999 is larger than 1048576", -E2BIG},
     {KERNEL(".reg .b128 %q;"), "line 7: variables of type .b128 are not supported", -ENOTSUP},
     {KERNEL(".shared .b8 big[2000000];"), "line 7: more than 1048576 bytes of shared memory", -E2BIG},
@@ -95,8 +101,8 @@ static const struct bad bad[] = {
     {KERNEL("add.u32 %r1, %r2, %r3"), "line 8: expected ',' or ';' before 'ret'", -EINVAL},
     {KERNEL("`"), "line 7: expected an instruction before '`'", -EINVAL},
     {HEAD ".func f();\n.entry k() { call f, (); ret; }", "line 5: function 'f' is called but defined nowhere", -EINVAL},
-    {HEAD ".func f(.param .b32 a) { ret; }\n.entry k() { call f, (); ret; }",
-     "line 5: 'f' takes 1 arguments, not 0", -EINVAL},
+    {HEAD ".func f(.param .b32 a) { ret; }\n.entry k() { call f, (); ret; }", "line 5: 'f' takes 1 arguments, not 0",
+     -EINVAL},
     {HEAD ".func f(.param .b32 a) { ret; }\n.entry k() { .param .b64 x; call f, (x); ret; }",
      "line 5: argument 1 of 'f' has 4 bytes, not 8", -EINVAL},
     {HEAD ".func f(.reg .b32 a) { ret; }", "line 4: functions with .reg parameters are not supported", -ENOTSUP},
@@ -114,12 +120,12 @@ ParameterizedTestParameters(ptx_parse, wrong_text_gets_a_message_with_line_and_c
 ParameterizedTest(struct bad *b, ptx_parse, wrong_text_gets_a_message_with_line_and_cause)
 {
     const struct ptx_options options = {.max_target = 90};
-    struct ptx_module *module = (struct ptx_module *) (uintptr_t) 0x1234;
+    struct ptx_module *module = (struct ptx_module *)(uintptr_t)0x1234;
     char error[PTX_ERROR_TEXT_MAX] = "untouched";
     int result = ptx_module_create(b->text, strlen(b->text), &options, &module, error, sizeof(error));
     cr_expect_str_eq(error, b->message, "text %s: message \"%s\", not \"%s\"", b->text, error, b->message);
     cr_expect_eq(result, b->error, "error %d, not %d: %s", result, b->error, error);
-    cr_expect_eq((uintptr_t) module, 0x1234, "nothing is handed out");
+    cr_expect_eq((uintptr_t)module, 0x1234, "nothing is handed out");
 }
 
 Test(ptx_parse, short_message_buffers_are_respected)
@@ -208,16 +214,18 @@ Test(ptx_parse, register_estimate_follows_what_is_live)
     char error[PTX_ERROR_TEXT_MAX];
     /* 200 values that live together, then 200 that follow each other */
     for (int together = 0; together < 2; together++) {
-        int used = snprintf(text, sizeof(text), HEAD ".entry k(.param .u64 p) { .reg .b32 %%r<300>; .reg .b64 %%rd1;\n"
-                                                     "ld.param.u64 %%rd1, [p];\n");
+        int used = snprintf(text, sizeof(text),
+                            HEAD ".entry k(.param .u64 p) { .reg .b32 %%r<300>; .reg .b64 %%rd1;\n"
+                                 "ld.param.u64 %%rd1, [p];\n");
         for (int i = 0; i < 200; i++) {
-            used += snprintf(text + used, sizeof(text) - (size_t) used, "ld.global.u32 %%r%d, [%%rd1+%d];\n", i, 4 * i);
+            used += snprintf(text + used, sizeof(text) - (size_t)used, "ld.global.u32 %%r%d, [%%rd1+%d];\n", i, 4 * i);
             if (!together)
-                used += snprintf(text + used, sizeof(text) - (size_t) used, "st.global.u32 [%%rd1+%d], %%r%d;\n", 4 * i, i);
+                used +=
+                    snprintf(text + used, sizeof(text) - (size_t)used, "st.global.u32 [%%rd1+%d], %%r%d;\n", 4 * i, i);
         }
         for (int i = 0; i < 200 && together; i++)
-            used += snprintf(text + used, sizeof(text) - (size_t) used, "st.global.u32 [%%rd1+%d], %%r%d;\n", 4 * i, i);
-        snprintf(text + used, sizeof(text) - (size_t) used, "ret; }\n");
+            used += snprintf(text + used, sizeof(text) - (size_t)used, "st.global.u32 [%%rd1+%d], %%r%d;\n", 4 * i, i);
+        snprintf(text + used, sizeof(text) - (size_t)used, "ret; }\n");
         cr_assert_eq(ptx_module_create(text, strlen(text), NULL, &module, error, sizeof(error)), 0, "%s", error);
         unsigned registers = ptx_module_kernel(module, 0)->registers;
         cr_assert(together ? registers >= 200 && registers <= 224 : registers == 16, "%u registers", registers);
@@ -239,14 +247,15 @@ Test(ptx_parse, initialisers_of_all_forms_are_read)
     static const uint32_t open[4] = {1, 16, 8, 3}, pair[2] = {7, 8};
     struct device d;
     device_open_text(&d, text);
-#define AT(name) ((const void *) (uintptr_t) ptx_instance_global_address(d.instance, (size_t) ptx_module_find_global(d.module, name)))
+#define AT(name)                                                                                                       \
+    ((const void *)(uintptr_t)ptx_instance_global_address(d.instance, (size_t)ptx_module_find_global(d.module, name)))
     cr_assert_eq(memcmp(AT("f"), f, sizeof(f)), 0);
     cr_assert_eq(memcmp(AT("h"), h, sizeof(h)), 0);
-    cr_assert_eq(*(const double *) AT("d"), 1.5);
+    cr_assert_eq(*(const double *)AT("d"), 1.5);
     cr_assert_eq(memcmp(AT("open"), open, sizeof(open)), 0);
     cr_assert_eq(memcmp(AT("pair"), pair, sizeof(pair)), 0);
-    cr_assert_eq(((const char *const *) AT("list"))[0], (const char *) AT("d") + 8);
-    cr_assert_eq(((const void *const *) AT("list"))[1], AT("f"));
+    cr_assert_eq(((const char *const *)AT("list"))[0], (const char *)AT("d") + 8);
+    cr_assert_eq(((const void *const *)AT("list"))[1], AT("f"));
     cr_assert(ptx_module_global(d.module, 5)->visible);
     cr_assert_not(ptx_module_global(d.module, 0)->visible);
     device_close(&d);
@@ -289,7 +298,7 @@ Test(ptx_parse, a_jump_table_takes_lanes_apart)
 /* Runs what could be read, for a short while: kernels may do anything but harm. */
 static bool no_access(void *arg, uint64_t address, size_t bytes, bool write, struct ptx_range *range)
 {
-    (void) arg, (void) address, (void) bytes, (void) write, (void) range;
+    (void)arg, (void)address, (void)bytes, (void)write, (void)range;
     return false;
 }
 
@@ -303,7 +312,7 @@ static void try_to_run(struct ptx_module *module)
     cr_assert_eq(ptx_instance_create(module, &instance), 0);
     for (size_t i = 0; i < info.globals; i++) {
         if (ptx_module_global(module, i)->size <= sizeof(memory))
-            ptx_instance_place_global(instance, i, (uint64_t) (uintptr_t) memory);
+            ptx_instance_place_global(instance, i, (uint64_t)(uintptr_t)memory);
     }
     for (size_t i = 0; i < info.kernels; i++) {
         struct ptx_fault fault;
@@ -322,10 +331,25 @@ static void try_to_run(struct ptx_module *module)
 
 static size_t damage(char *text, size_t length, size_t room, uint32_t *seed)
 {
-    static const char *const pieces[] = {";", ",", "{", "}", "[", "]", "(", ")", ".", ":", "@", "!", "-", "+", "|", "%r1",
-                                         "%rd1", "%p1", "0", "-1", "4294967295", "0x8000000000000000", ".v4", ".b64",
-                                         ".f16x2", ".reg .b32 %r<3>;", "ret;", "bar.sync 0;", "\n", "\0", "_", "<", ">",
-                                         ".align 0", "call", "18446744073709551615", ".shared", ".param"};
+    static const char *const pieces[] = {";",          ",",
+                                         "{",          "}",
+                                         "[",          "]",
+                                         "(",          ")",
+                                         ".",          ":",
+                                         "@",          "!",
+                                         "-",          "+",
+                                         "|",          "%r1",
+                                         "%rd1",       "%p1",
+                                         "0",          "-1",
+                                         "4294967295", "0x8000000000000000",
+                                         ".v4",        ".b64",
+                                         ".f16x2",     ".reg .b32 %r<3>;",
+                                         "ret;",       "bar.sync 0;",
+                                         "\n",         "\0",
+                                         "_",          "<",
+                                         ">",          ".align 0",
+                                         "call",       "18446744073709551615",
+                                         ".shared",    ".param"};
     unsigned changes = 1 + random32(seed) % 4;
     for (unsigned i = 0; i < changes && length > 2; i++) {
         size_t at = random32(seed) % length;
@@ -333,8 +357,12 @@ static size_t damage(char *text, size_t length, size_t room, uint32_t *seed)
         const char *piece = pieces[random32(seed) % (sizeof(pieces) / sizeof(pieces[0]))];
         size_t size = strlen(piece) ? strlen(piece) : 1;
         switch (random32(seed) % 6) {
-        case 0: text[at] = (char) random32(seed); break;
-        case 1: text[at] = (char) (text[at] ^ 1 << random32(seed) % 8); break;
+        case 0:
+            text[at] = (char)random32(seed);
+            break;
+        case 1:
+            text[at] = (char)(text[at] ^ 1 << random32(seed) % 8);
+            break;
         case 2: /* remove */
             span = span < length - at ? span : length - at;
             memmove(text + at, text + at + span, length - at - span);

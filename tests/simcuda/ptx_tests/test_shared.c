@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BOTH(name)                                                                                                     \
+/* Optimised and unoptimised code of the same source, and the interpreter for any processor. */
+#define EACH(name)                                                                                                     \
     static void name(const char *module);                                                                              \
     Test(ptx_shared, name)                                                                                             \
     {                                                                                                                  \
@@ -19,9 +20,13 @@
     {                                                                                                                  \
         name("shared_debug");                                                                                          \
     }                                                                                                                  \
+    Test(ptx_shared, name##_portable)                                                                                  \
+    {                                                                                                                  \
+        name("shared:portable");                                                                                       \
+    }                                                                                                                  \
     static void name(const char *module)
 
-BOTH(tiled_sgemm_matches)
+EACH(tiled_sgemm_matches)
 {
     struct device d;
     device_open(&d, module);
@@ -47,20 +52,20 @@ BOTH(tiled_sgemm_matches)
     device_close(&d);
 }
 
-BOTH(tree_reduction_with_barriers_matches)
+EACH(tree_reduction_with_barriers_matches)
 {
     struct device d;
     device_open(&d, module);
     int n = 10000, *in = device_alloc(&d, 40000), *out = device_alloc(&d, 4), want = 0;
     uint32_t seed = 12;
     for (int i = 0; i < n; i++)
-        want += in[i] = (int) (random32(&seed) % 1000) - 500;
+        want += in[i] = (int)(random32(&seed) % 1000) - 500;
     device_run(&d, "reduce_shared", SIZE1(5, 256), ARGS(&in, &out, &n));
     cr_assert_eq(*out, want);
     device_close(&d);
 }
 
-BOTH(shuffle_reduction_matches)
+EACH(shuffle_reduction_matches)
 {
     struct device d;
     device_open(&d, module);
@@ -68,13 +73,13 @@ BOTH(shuffle_reduction_matches)
     float *in = device_alloc(&d, 4u * 4096), *out = device_alloc(&d, 4);
     double want = 0;
     for (int i = 0; i < n; i++)
-        want += (double) (in[i] = (float) (i % 17)); /* sums of small integers are exact in any order */
+        want += (double)(in[i] = (float)(i % 17)); /* sums of small integers are exact in any order */
     device_run(&d, "reduce_shuffle", SIZE1(1, 512), ARGS(&in, &out, &n));
-    cr_assert_eq((double) *out, want);
+    cr_assert_eq((double)*out, want);
     device_close(&d);
 }
 
-BOTH(block_scan_matches)
+EACH(block_scan_matches)
 {
     struct device d;
     device_open(&d, module);
@@ -96,23 +101,23 @@ static void histogram(const char *module, const char *kernel)
     unsigned *bins = device_alloc(&d, 1024), want[256] = {0};
     uint32_t seed = 13;
     for (int i = 0; i < n; i++)
-        want[in[i] = (unsigned char) (random32(&seed) % 200)]++;
+        want[in[i] = (unsigned char)(random32(&seed) % 200)]++;
     device_run(&d, kernel, SIZE1(6, 192), ARGS(&in, &bins, &n));
     cr_assert_eq(memcmp(bins, want, sizeof(want)), 0);
     device_close(&d);
 }
 
-BOTH(histogram_with_global_atomics_matches)
+EACH(histogram_with_global_atomics_matches)
 {
     histogram(module, "histogram_global");
 }
 
-BOTH(histogram_with_shared_atomics_matches)
+EACH(histogram_with_shared_atomics_matches)
 {
     histogram(module, "histogram_shared");
 }
 
-BOTH(softmax_in_dynamic_shared_memory_matches)
+EACH(softmax_in_dynamic_shared_memory_matches)
 {
     struct device d;
     device_open(&d, module);
@@ -125,20 +130,20 @@ BOTH(softmax_in_dynamic_shared_memory_matches)
     for (int r = 0; r < rows; r++) {
         double high = -1e30, sum = 0, total = 0;
         for (int i = 0; i < columns; i++)
-            high = fmax(high, (double) in[r * columns + i]);
+            high = fmax(high, (double)in[r * columns + i]);
         for (int i = 0; i < columns; i++)
-            sum += exp((double) in[r * columns + i] - high);
+            sum += exp((double)in[r * columns + i] - high);
         for (int i = 0; i < columns; i++) {
-            double want = exp((double) in[r * columns + i] - high) / sum;
-            total += (double) out[r * columns + i];
-            cr_assert_lt(fabs((double) out[r * columns + i] - want), 2e-6 * want + 1e-12, "row %d column %d", r, i);
+            double want = exp((double)in[r * columns + i] - high) / sum;
+            total += (double)out[r * columns + i];
+            cr_assert_lt(fabs((double)out[r * columns + i] - want), 2e-6 * want + 1e-12, "row %d column %d", r, i);
         }
         cr_assert_float_eq(total, 1.0, 1e-5);
     }
     device_close(&d);
 }
 
-BOTH(layernorm_matches)
+EACH(layernorm_matches)
 {
     struct device d;
     device_open(&d, module);
@@ -157,18 +162,19 @@ BOTH(layernorm_matches)
     for (int r = 0; r < rows; r++) {
         double mean = 0, square = 0;
         for (int i = 0; i < columns; i++)
-            mean += (double) in[r * columns + i] / columns;
+            mean += (double)in[r * columns + i] / columns;
         for (int i = 0; i < columns; i++)
-            square += ((double) in[r * columns + i] - mean) * ((double) in[r * columns + i] - mean) / columns;
+            square += ((double)in[r * columns + i] - mean) * ((double)in[r * columns + i] - mean) / columns;
         for (int i = 0; i < columns; i++) {
-            double want = ((double) in[r * columns + i] - mean) / sqrt(square + 1e-5) * (double) gamma[i] + (double) beta[i];
-            cr_assert_float_eq((double) out[r * columns + i], want, 2e-5, "row %d column %d", r, i);
+            double want =
+                ((double)in[r * columns + i] - mean) / sqrt(square + 1e-5) * (double)gamma[i] + (double)beta[i];
+            cr_assert_float_eq((double)out[r * columns + i], want, 2e-5, "row %d column %d", r, i);
         }
     }
     device_close(&d);
 }
 
-BOTH(barrier_reductions_match)
+EACH(barrier_reductions_match)
 {
     struct device d;
     device_open(&d, module);
@@ -193,7 +199,7 @@ BOTH(barrier_reductions_match)
     device_close(&d);
 }
 
-BOTH(named_barriers_hand_over_between_halves)
+EACH(named_barriers_hand_over_between_halves)
 {
     struct device d;
     device_open(&d, module);
@@ -205,7 +211,7 @@ BOTH(named_barriers_hand_over_between_halves)
     device_close(&d);
 }
 
-BOTH(all_atomics_match)
+EACH(all_atomics_match)
 {
     struct device d;
     device_open(&d, module);
@@ -223,7 +229,7 @@ BOTH(all_atomics_match)
     device_run(&d, "atomics", SIZE1(2, 128), ARGS(&s, &u, &w, &f, &g));
     unsigned inc = 0, dec = 0;
     for (int i = 0; i < N; i++) {
-        product = product * (unsigned) (i % 7 + 1) % 1000003;
+        product = product * (unsigned)(i % 7 + 1) % 1000003;
         inc = inc >= 99 ? 0 : inc + 1;
         dec = dec == 0 || dec > 99 ? 99 : dec - 1;
     }
@@ -264,12 +270,12 @@ static void lock(const char *module, const char *kernel)
     device_close(&d);
 }
 
-BOTH(lock_between_lanes_of_a_warp_makes_progress)
+EACH(lock_between_lanes_of_a_warp_makes_progress)
 {
     lock(module, "warp_lock");
 }
 
-BOTH(lock_released_behind_the_loop_makes_progress)
+EACH(lock_released_behind_the_loop_makes_progress)
 {
     lock(module, "warp_lock_leave");
 }

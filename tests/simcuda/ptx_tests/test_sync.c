@@ -48,7 +48,8 @@ Test(ptx_sync, cooperative_groups_synchronise_the_grid)
     char params[256];
     struct ptx_launch launch;
     struct ptx_fault fault;
-    size_t index = device_prepare(&d, "cooperative_rounds", SIZE1(BLOCKS, THREADS), ARGS(&values, &rounds), &launch, params);
+    size_t index =
+        device_prepare(&d, "cooperative_rounds", SIZE1(BLOCKS, THREADS), ARGS(&values, &rounds), &launch, params);
     launch.concurrent_blocks = BLOCKS;
     launch.cooperative = true;
     int error = ptx_run(d.instance, index, &launch, &fault);
@@ -75,10 +76,10 @@ Test(ptx_sync, more_blocks_than_fit_run_as_others_end)
     int n = 5000;
     float *a = device_alloc(&d, 20000), *b = device_alloc(&d, 20000), *c = device_alloc(&d, 20000);
     for (int i = 0; i < n; i++)
-        a[i] = b[i] = (float) i;
+        a[i] = b[i] = (float)i;
     run_together(&d, "vector_add", SIZE1(79, 64), ARGS(&a, &b, &c, &n), 7);
     for (int i = 0; i < n; i++)
-        cr_assert_eq(c[i], 2 * (float) i);
+        cr_assert_eq(c[i], 2 * (float)i);
     device_close(&d);
 }
 
@@ -125,8 +126,8 @@ Test(ptx_sync, cluster_registers_and_barrier_work)
     struct device d;
     device_open(&d, "sync");
     unsigned *out = device_alloc(&d, 4u * 5 * 6);
-    cr_assert_eq(ptx_module_kernel(d.module, (size_t) ptx_module_find_kernel(d.module, "clusters"))->reqnctapercluster[0],
-                 2);
+    cr_assert_eq(
+        ptx_module_kernel(d.module, (size_t)ptx_module_find_kernel(d.module, "clusters"))->reqnctapercluster[0], 2);
     device_run(&d, "clusters", SIZE1(6, 32), ARGS(&out));
     for (unsigned b = 0; b < 6; b++) {
         cr_assert_eq(out[5 * b], b % 2);
@@ -138,9 +139,41 @@ Test(ptx_sync, cluster_registers_and_barrier_work)
     device_close(&d);
 }
 
+Test(ptx_sync, a_block_that_left_does_not_hold_up_its_cluster)
+{
+    static const char text[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 out) .reqnctapercluster 3\n{\n"
+        ".reg .b64 %rd<4>; .reg .b32 %r<4>; .reg .pred %p;\nmov.u32 %r1, %cluster_ctarank;\nsetp.eq.u32 %p, %r1, 1;\n"
+        "@%p exit;\nbarrier.cluster.arrive;\nbarrier.cluster.wait;\nld.param.u64 %rd1, [out];\nmov.u32 %r2, %ctaid.x;\n"
+        "mul.wide.u32 %rd2, %r2, 4;\nadd.s64 %rd1, %rd1, %rd2;\nst.global.u32 [%rd1], %r1;\nret;\n}\n";
+    struct device d;
+    device_open_text(&d, text);
+    unsigned *out = device_alloc(&d, 4 * 12);
+    memset(out, 0xff, 4 * 12);
+    for (uint32_t concurrent = 0; concurrent < 8; concurrent++)
+        run_together(&d, "k", SIZE1(12, 33), ARGS(&out), concurrent);
+    for (unsigned b = 0; b < 12; b++)
+        cr_assert_eq(out[b], b % 3 == 1 ? UINT32_MAX : b % 3);
+    device_close(&d);
+}
+
+Test(ptx_sync, a_wait_with_plain_loads_gets_its_company_too)
+{
+    static const char text[] = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 flag)\n{\n"
+                               ".reg .b64 %rd; .reg .b32 %r<4>; .reg .pred %p;\nld.param.u64 %rd, [flag];\n"
+                               "mov.u32 %r1, %ctaid.x;\nsetp.eq.u32 %p, %r1, 5;\n@%p st.global.u32 [%rd], 1;\n"
+                               "L: ld.global.u32 %r2, [%rd];\nsetp.eq.u32 %p, %r2, 0;\n@%p bra L;\nret;\n}\n";
+    struct device d;
+    device_open_text(&d, text);
+    int *flag = device_alloc(&d, 4);
+    run_together(&d, "k", SIZE1(6, 32), ARGS(&flag), 6);
+    cr_assert_eq(*flag, 1);
+    device_close(&d);
+}
+
 static uint64_t tick(void *arg)
 {
-    (void) arg;
+    (void)arg;
     static uint64_t now = 5000;
     return now += 1000;
 }

@@ -7,7 +7,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#define BOTH(name)                                                                                                     \
+/* Optimised and unoptimised code of the same source, and the interpreter for any processor. */
+#define EACH(name)                                                                                                     \
     static void name(const char *module);                                                                              \
     Test(ptx_warp, name)                                                                                               \
     {                                                                                                                  \
@@ -17,9 +18,13 @@
     {                                                                                                                  \
         name("warp_debug");                                                                                            \
     }                                                                                                                  \
+    Test(ptx_warp, name##_portable)                                                                                    \
+    {                                                                                                                  \
+        name("warp:portable");                                                                                         \
+    }                                                                                                                  \
     static void name(const char *module)
 
-BOTH(votes_and_matches_match)
+EACH(votes_and_matches_match)
 {
     struct device d;
     device_open(&d, module);
@@ -31,14 +36,14 @@ BOTH(votes_and_matches_match)
     for (int w = 0; w < 2; w++) {
         unsigned odd = 0, any = 0;
         for (int i = 0; i < 32; i++) {
-            odd |= (unsigned) (in[32 * w + i] & 1) << i;
+            odd |= (unsigned)(in[32 * w + i] & 1) << i;
             any |= in[32 * w + i] == 3;
         }
         for (int i = 0; i < 32; i++) {
             const unsigned *o = out + (32 * w + i) * 8;
             unsigned same = 0;
             for (int j = 0; j < 32; j++)
-                same |= (unsigned) ((in[32 * w + j] & 7) == (in[32 * w + i] & 7)) << j;
+                same |= (unsigned)((in[32 * w + j] & 7) == (in[32 * w + i] & 7)) << j;
             cr_assert_eq(o[0], odd);
             cr_assert_eq(o[1], 1);
             cr_assert_eq(o[2], any);
@@ -46,13 +51,13 @@ BOTH(votes_and_matches_match)
             cr_assert_eq(o[4], 0xffffffff);
             cr_assert_eq(o[5], 1);
             cr_assert_eq(o[6], w ? 0xffffffff : 0);
-            cr_assert_eq(o[7], (unsigned) w);
+            cr_assert_eq(o[7], (unsigned)w);
         }
     }
     device_close(&d);
 }
 
-BOTH(votes_in_divergent_code_see_their_members_only)
+EACH(votes_in_divergent_code_see_their_members_only)
 {
     struct device d;
     device_open(&d, module);
@@ -60,9 +65,9 @@ BOTH(votes_in_divergent_code_see_their_members_only)
     unsigned *out = device_alloc(&d, 384), odd = 0, two = 0, four = 0;
     for (int i = 0; i < 32; i++) {
         int v = in[i] = i * 11 % 23;
-        odd |= (unsigned) (v & 1) << i;
-        two |= (unsigned) (v & 1 && v & 2) << i;
-        four |= (unsigned) (!(v & 1) && v & 4) << i;
+        odd |= (unsigned)(v & 1) << i;
+        two |= (unsigned)(v & 1 && v & 2) << i;
+        four |= (unsigned)(!(v & 1) && v & 4) << i;
     }
     device_run(&d, "divergent_votes", SIZE1(1, 32), ARGS(&in, &out));
     for (int i = 0; i < 32; i++) {
@@ -72,12 +77,12 @@ BOTH(votes_in_divergent_code_see_their_members_only)
             cr_assert(out[3 * i + 1] >> i & 1 && !(out[3 * i + 1] & ~odd));
         else
             cr_assert_eq(out[3 * i + 1], odd);
-        cr_assert_eq((int) out[3 * i + 2], in[__builtin_ctz(is_odd ? odd : ~odd)]);
+        cr_assert_eq((int)out[3 * i + 2], in[__builtin_ctz(is_odd ? odd : ~odd)]);
     }
     device_close(&d);
 }
 
-BOTH(shuffles_of_all_kinds_match)
+EACH(shuffles_of_all_kinds_match)
 {
     struct device d;
     device_open(&d, module);
@@ -101,7 +106,7 @@ BOTH(shuffles_of_all_kinds_match)
     device_close(&d);
 }
 
-BOTH(reductions_and_election_match)
+EACH(reductions_and_election_match)
 {
     struct device d;
     device_open(&d, module);
@@ -110,8 +115,8 @@ BOTH(reductions_and_election_match)
     uint32_t seed = 41;
     for (int i = 0; i < 32; i++) {
         unsigned v = random32(&seed) | 0x10;
-        in[i] = (int) v;
-        sum = (int) ((unsigned) sum + v);
+        in[i] = (int)v;
+        sum = (int)((unsigned)sum + v);
         low = in[i] < low ? in[i] : low;
         high = v > high ? v : high;
         odd_bits ^= v;
@@ -123,17 +128,17 @@ BOTH(reductions_and_election_match)
         const int *o = out + 8 * i;
         cr_assert_eq(o[0], sum);
         cr_assert_eq(o[1], low);
-        cr_assert_eq((unsigned) o[2], high);
-        cr_assert_eq((unsigned) o[3], odd_bits);
-        cr_assert_eq((unsigned) o[4], all[i & 1]);
-        cr_assert_eq((unsigned) o[5], any[i & 1]);
+        cr_assert_eq((unsigned)o[2], high);
+        cr_assert_eq((unsigned)o[3], odd_bits);
+        cr_assert_eq((unsigned)o[4], all[i & 1]);
+        cr_assert_eq((unsigned)o[5], any[i & 1]);
         cr_assert_eq(o[6], i == 0);
-        cr_assert_eq((unsigned) o[7], (1u << i) - 1);
+        cr_assert_eq((unsigned)o[7], (1u << i) - 1);
     }
     device_close(&d);
 }
 
-BOTH(both_sides_of_a_branch_meet_in_one_exchange)
+EACH(both_sides_of_a_branch_meet_in_one_exchange)
 {
     struct device d;
     device_open(&d, module);
@@ -144,7 +149,7 @@ BOTH(both_sides_of_a_branch_meet_in_one_exchange)
     device_close(&d);
 }
 
-BOTH(a_lane_that_waits_for_another_lane_does_not_starve_it)
+EACH(a_lane_that_waits_for_another_lane_does_not_starve_it)
 {
     struct device d;
     device_open(&d, module);
@@ -154,7 +159,7 @@ BOTH(a_lane_that_waits_for_another_lane_does_not_starve_it)
     device_close(&d);
 }
 
-BOTH(special_registers_tell_the_launch)
+EACH(special_registers_tell_the_launch)
 {
     struct device d;
     struct ptx_launch launch;
