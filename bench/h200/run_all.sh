@@ -109,7 +109,7 @@ smoke()
 scheduler()
 {
     [ -x "$build/bench/scheduler_cost" ] || { echo "scheduler_cost was not built"; return 77; }
-    "$build/bench/scheduler_cost" >"$out/scheduler.json"
+    "$python" bench/h200/scheduler.py --program "$build/bench/scheduler_cost" --commit "$commit" --json "$out/scheduler.json"
 }
 
 trap_tests()
