@@ -12,6 +12,7 @@
 #   SHIM=FILE        measure this library instead of building one (the programs are built in any case)
 #   LIBRARIES=DIR    use the libcuda.so.1 in this folder: to try the script on a simulated device
 #   LIMIT=SECONDS    for all parts together (default 450)
+#   MODELS_LIMIT=, MODELS_SECONDS=SECONDS    for the models (default 210, of which it plans with 200)
 #   QUICK=1          few repetitions: to try the script
 # shellcheck disable=SC2317 # functions that a shell of their own calls
 set -uo pipefail
@@ -144,7 +145,7 @@ export -f smoke launch_path scheduler trap_tests
 part smoke 60 bash -c "$(declare -p libraries); smoke"
 part launch_cost 110 "$build/bench/launch_cost" --shim "$shim" "${libraries[@]}" --commit "$commit" \
     --json "$out/launch_cost.json" --seconds 45 "${quick_cost[@]}"
-part models 210 "$python" bench/h200/models.py --shim "$shim" --commit "$commit" --json "$out/models.json" --seconds 200 \
+part models "${MODELS_LIMIT:-210}" "$python" bench/h200/models.py --shim "$shim" --commit "$commit" --json "$out/models.json" --seconds "${MODELS_SECONDS:-200}" \
     "${quick_models[@]}"
 part cublas 100 "$python" bench/h200/cublas.py --shim "$shim" --commit "$commit" --json "$out/cublas.json" --seconds 90 \
     "${quick_cublas[@]}"
