@@ -14,6 +14,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "coalesce/coalesce.h"
+#include "engine/convoy.h"
+#include "engine/pack.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,6 +28,7 @@
 enum {
     COMPETE_MARK_EVERY = 4, /* launches per marker while lanes compete and the lane holds more */
     TRACE_MARK_EVERY = 16,  /* launches per marker when only a trace wants to know */
+    AWAY_SINGLES = 16,      /* launches that nobody joined, after which a lane leaves its convoy */
     LOAD_EVERY_NS = 100000, /* counters in a trace: more often would crowd out the launches they are about */
     STACK_BYTES = 256 * 1024,
 };
@@ -72,7 +76,7 @@ static bool capturing(const struct device *device)
     return atomic_load_explicit(&device->engine->captures, memory_order_seq_cst) > 0;
 }
 
-static bool make_current(struct device *device, CUcontext context)
+bool device_enter(struct device *device, CUcontext context)
 {
     uint32_t ended = atomic_load_explicit(&device->contexts_ended, memory_order_acquire);
 
@@ -165,10 +169,22 @@ static void give_up(struct device *device, struct lane *lane)
     atomic_store_explicit(&lane->state, LANE_FREE, memory_order_release);
 }
 
+static void hear_convoys(struct device *device, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < device->convoy_contexts; i++)
+        for (uint32_t j = 0; j < CONVOYS; j++) {
+            struct convoy *convoy = &device->with_convoys[i]->convoys[j];
+
+            if (convoy->stream)
+                convoy_hear(convoy, tell_complete, now_ns);
+        }
+}
+
 static void survey(struct device *device, uint64_t now_ns)
 {
     uint32_t top = atomic_load_explicit(&device->lane_top, memory_order_acquire);
 
+    hear_convoys(device, now_ns);
     for (uint32_t i = 0; i < top; i++) {
         struct lane *lane = &device->lanes[i];
         uint32_t state = atomic_load_explicit(&lane->state, memory_order_acquire);
@@ -217,31 +233,55 @@ static bool lanes_compete(const struct device *device)
 /* Marks a lane if somebody will want to know how far it came. Needs the issue lock and its context current. */
 static void mark_if_useful(struct device *device, struct lane *lane, bool compete)
 {
-    uint64_t unmarked = atomic_load_explicit(&lane->issued, memory_order_relaxed) - lane->marked;
+    struct convoy *convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
+    uint64_t unmarked = convoy ? convoy->noted - convoy->marked
+                               : atomic_load_explicit(&lane->issued, memory_order_relaxed) - lane->marked;
     uint64_t every = compete ? COMPETE_MARK_EVERY : TRACE_MARK_EVERY;
 
     if (unmarked == 0 || capturing(device) || (!compete && !device->engine->options.tracing))
         return;
-    if (unmarked >= every || lane_is_empty(lane))
+    if (unmarked < every && !lane_is_empty(lane))
+        return;
+    if (convoy)
+        convoy_mark(convoy);
+    else
         lane_mark(lane);
 }
 
-/* One member of a decision. */
+/* Issues the head of a lane. Needs the issue lock and its context current. */
+static void issue_head(struct device *device, struct lane *lane, enum sched_reason reason, bool compete)
+{
+    struct convoy *convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
+    struct sched_launch launch;
+
+    if (convoy && ++lane->singles > AWAY_SINGLES) {
+        lane_go_home(lane);
+        convoy = NULL;
+    }
+    if (!lane_issue_one(lane, reason, &launch))
+        return;
+    sched_issued(device->sched, lane->index, &launch, clock_ns());
+    lane->told_issued = launch.seq;
+    if (convoy)
+        convoy_note(convoy, lane, launch.seq);
+    mark_if_useful(device, lane, compete);
+}
+
+static void issue_left_over(struct device *device, struct lane *lane, enum sched_reason reason)
+{
+    issue_head(device, lane, reason, true);
+}
+
 static void issue_member(struct device *device, struct lane *lane, uint64_t seq, enum sched_reason reason, bool compete)
 {
     struct sched_launch launch;
 
-    if (!lock_try(&lane->issue)) {
-        lane->offered = false; /* a flush is at it; offer again what it leaves */
-        return;
-    }
+    lane->offered = false; /* whatever becomes of it, look at the lane again */
+    if (!lock_try(&lane->issue))
+        return; /* a flush is at it */
     if (atomic_load_explicit(&lane->state, memory_order_relaxed) == LANE_LIVE && lane_peek(lane, &launch) &&
-        launch.seq == seq && make_current(device, lane->context->handle) && lane_issue_one(lane, reason, &launch)) {
-        sched_issued(device->sched, lane->index, &launch, clock_ns());
-        lane->told_issued = launch.seq;
-        mark_if_useful(device, lane, compete);
-    }
-    lane->offered = false;
+        launch.seq == seq && device_enter(device, lane->context->handle))
+        issue_head(device, lane, reason, compete);
     lock_drop(&lane->issue);
 }
 
@@ -249,8 +289,10 @@ static void carry_out(struct device *device, const struct sched_decision *decisi
 {
     bool compete = lanes_compete(device) || decision->kind == SCHED_COSCHEDULE;
 
-    for (uint32_t i = 0; i < decision->count; i++)
-        issue_member(device, &device->lanes[decision->member[i].lane], decision->member[i].seq, decision->reason,
+    if (decision->count > 1)
+        pack_issue(device, decision, issue_left_over);
+    else
+        issue_member(device, &device->lanes[decision->member[0].lane], decision->member[0].seq, decision->reason,
                      compete);
 }
 
@@ -266,13 +308,19 @@ static void mark_flight(struct device *device)
         return;
     for (uint32_t i = 0; i < top; i++) {
         struct lane *lane = &device->lanes[i];
+        struct convoy *convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
 
-        if (!lane->known || lane->told_complete >= lane->told_issued || lane->marked == lane->told_issued ||
-            !lock_try(&lane->issue))
+        if (!lane->known || lane->told_complete >= lane->told_issued ||
+            (convoy ? convoy->marked == convoy->noted : lane->marked == lane->told_issued) || !lock_try(&lane->issue))
             continue;
         if (atomic_load_explicit(&lane->state, memory_order_relaxed) == LANE_LIVE && !capturing(device) &&
-            make_current(device, lane->context->handle))
-            lane_mark(lane);
+            device_enter(device, lane->context->handle)) {
+            convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
+            if (convoy)
+                convoy_mark(convoy);
+            else
+                lane_mark(lane);
+        }
         lock_drop(&lane->issue);
     }
 }
@@ -375,21 +423,29 @@ static int start_thread(struct device *device)
     return -error;
 }
 
-static int sm_count(const struct cu_driver *driver, CUdevice ordinal, uint32_t *count)
+static int read_device(const struct cu_driver *driver, struct device *device)
 {
-    int value;
+    int count, major = 0, minor = 0;
 
-    if (driver->cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal) != CUDA_SUCCESS ||
-        value < 1)
+    if (driver->cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device->ordinal) !=
+            CUDA_SUCCESS ||
+        count < 1)
         return -ENODEV;
-    *count = (uint32_t)value;
+    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device->ordinal);
+    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device->ordinal);
+    device->sm_count = (uint32_t)count;
+    device->capability = (unsigned)(major * 10 + minor);
     return 0;
 }
 
 int device_start(struct engine *engine, CUdevice ordinal, struct device **started)
 {
     struct sched_config config = {
-        .window = engine->options.window, .hold_cap_ns = engine->options.hold_cap_ns, .policy = engine->options.policy};
+        .window = engine->options.window,
+        .packs = engine->options.packs,
+        .hold_cap_ns = engine->options.hold_cap_ns,
+        .policy = engine->options.policy,
+    };
     struct device *device;
     void *lanes;
     int error;
@@ -401,14 +457,16 @@ int device_start(struct engine *engine, CUdevice ordinal, struct device **starte
         return 0;
     }
     device = engine_arena(engine, sizeof(*device));
+    if (device)
+        device->area = engine_arena(engine, COALESCE_AREA_MAX);
     lanes =
         mmap(NULL, SCHED_LANES_MAX * sizeof(struct lane), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (!device || lanes == MAP_FAILED)
+    if (!device || !device->area || lanes == MAP_FAILED)
         return -ENOMEM;
     device->engine = engine;
     device->ordinal = ordinal;
     device->lanes = lanes;
-    error = sm_count(engine->driver, ordinal, &device->sm_count);
+    error = read_device(engine->driver, device);
     if (error)
         goto unmap;
     config.sm_count = device->sm_count;

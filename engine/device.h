@@ -11,9 +11,11 @@ struct device {
     struct engine *engine;
     CUdevice ordinal;
     uint32_t sm_count;
+    unsigned capability;       /* 90: compute capability 9.0 */
     struct lane *lanes;        /* SCHED_LANES_MAX of them */
     _Atomic uint32_t lane_top; /* lanes at or above were never used */
 
+    _Atomic uint64_t packed_ns;      /* when several launches were last found that could go together; 0: never */
     _Atomic uint32_t contexts_ended; /* how many; so that the thread does not trust a handle that was recycled */
 
     /* 1 while the thread sleeps or is about to. Mostly read: a committing thread looks at it once. */
@@ -25,7 +27,14 @@ struct device {
     uint32_t contexts_seen;
     uint32_t told_held, told_flight; /* counters in the trace */
     uint64_t told_load_ns;
+    unsigned char *area; /* parameters of the pack that is being issued: COALESCE_AREA_MAX bytes */
+    uint64_t packs;      /* issued; names them in traces */
+    struct context *with_convoys[ENGINE_CONTEXTS_MAX];
+    uint32_t convoy_contexts;
 };
+
+/* Makes a context current for the device's thread. False: it is not to be had. */
+bool device_enter(struct device *device, CUcontext context);
 
 /* Lanes below `top` exist. Needs engine->tables. */
 void device_grow(struct device *device, uint32_t top);

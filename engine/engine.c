@@ -11,6 +11,7 @@ enum {
     LANE_SLOTS = 2048,
     FUNCTION_SLOTS = 1 << 16, /* a large framework launches a few thousand kernels */
     EVENT_SLOTS = 1 << 14,
+    CODE_SLOTS = 1 << 17,   /* kernels that the program looked up, and their images */
     ARENA_BYTES = 16 << 20, /* reserved, not touched: a function takes about 300 bytes and its name */
 };
 
@@ -33,7 +34,8 @@ static bool policy_exists(const char *name)
 
 int engine_create(const struct engine_options *options, struct engine **created)
 {
-    size_t maps = handle_map_memory(LANE_SLOTS) + handle_map_memory(FUNCTION_SLOTS) + handle_map_memory(EVENT_SLOTS);
+    size_t maps = handle_map_memory(LANE_SLOTS) + handle_map_memory(FUNCTION_SLOTS) + handle_map_memory(EVENT_SLOTS) +
+                  handle_map_memory(CODE_SLOTS);
     size_t contexts = ENGINE_CONTEXTS_MAX * sizeof(struct context);
     size_t bytes = sizeof(struct engine) + CACHE_LINE + maps + contexts + ARENA_BYTES;
     struct engine *engine;
@@ -54,6 +56,8 @@ int engine_create(const struct engine_options *options, struct engine **created)
     memory += handle_map_memory(FUNCTION_SLOTS);
     handle_map_init(&engine->events, memory, EVENT_SLOTS);
     memory += handle_map_memory(EVENT_SLOTS);
+    handle_map_init(&engine->codes, memory, CODE_SLOTS);
+    memory += handle_map_memory(CODE_SLOTS);
     engine->contexts = (struct context *)memory;
     memory += (contexts + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     engine->arena = memory;
@@ -68,6 +72,8 @@ void engine_stop(struct engine *engine)
     for (int i = 0; i < ENGINE_DEVICES_MAX; i++)
         if (engine->devices[i])
             device_ring(engine->devices[i]);
+    atomic_fetch_add_explicit(&engine->twins.bell, 1, memory_order_release);
+    wake_word(&engine->twins.bell, 1);
 }
 
 void *engine_arena(struct engine *engine, size_t bytes)

@@ -7,6 +7,10 @@
  *   function.h  what we know of a kernel: parameter layout, limits, occupancy
  *   record.h    a held launch or op as it lies in its lane's ring
  *   issue.c     taking records out of a lane and giving them to the driver
+ *   code.h      which image each function came from
+ *   twin.h      rewritten forms of kernels, and the thread that makes them
+ *   convoy.h    streams of ours in which several lanes go together while their launches are coalesced
+ *   pack.c      a decision to coalesce, carried out
  *   device.c    the background thread of a device: asks the scheduler, issues, watches completions
  *   handle_map  lock-free lookup from driver handles to our own structures
  *
@@ -21,16 +25,17 @@
  *  1. Records leave a lane in the order in which they were reserved, each exactly once, under the lane's issue lock.
  *  2. A record counts as consumed only after the driver call that issues it has returned. "Flushed up to token T" is
  *     therefore ring_consumed() >= T.
- *  3. Launches are issued in the lane's own stream (its home). Co-scheduling means issuing while other lanes have
- *     launches in flight; it needs no other stream, and so no events. What moves launches elsewhere later must record
- *     the lane's tail and make home wait for it; see docs/architecture.md.
+ *  3. Launches are issued in the lane's own stream (its home), or, while the lane is away in a convoy, in the convoy's
+ *     stream. Its tail is in one of the two. Joining a convoy makes the convoy wait for home; going home makes home
+ * wait for the convoy. A call of the program that needs what the lane did finds the lane at home.
  *  4. The issue lock is held over driver calls for this lane only. Who waits for it waits for exactly these calls, as
- * it would inside the driver. Never take a second lane's issue lock while holding one.
+ *     it would inside the driver. Nobody waits for a second lane's issue lock while holding one: the device's thread,
+ *     which needs those of all members of a pack, tries them and goes without the members whose lock is taken.
  *  5. The device's thread touches only launches and completion markers: no query, no synchronisation, no callback. It
  *     runs in relaxed capture mode, and places no marker while any stream of the process captures.
  *
  * What it may not do: exit, abort, print; allocate on the path of a launch; call cuInit; hold a launch that is not in
- * a ring. It depends on base, driver, trace and scheduler.
+ * a ring. It depends on base, driver, trace, scheduler and coalesce.
  */
 #ifndef COISSUE_ENGINE_ENGINE_H
 #define COISSUE_ENGINE_ENGINE_H
@@ -52,17 +57,30 @@ enum {
     ENGINE_RINGS_MAX = 320,         /* over all devices: bounds the memory of a process, 320 * 136 KiB = 43 MiB */
 };
 
+struct code;
 struct context;
 struct device;
 struct lane;
+struct twin;
+
+/* The thread that makes twins (twin.h), and its queue. */
+struct twin_maker {
+    struct lock lock;
+    struct twin *first, *last;
+    _Atomic uint32_t bell;
+    bool started;
+    _Atomic uint64_t made, refused;
+};
 
 struct engine_options {
     const struct cu_driver *driver; /* borrowed, must outlive the engine; entries that are missing are NULL */
     struct trace *trace;            /* borrowed */
     bool tracing;                   /* a trace is written, so progress is worth a marker now and then */
     const char *policy;             /* NULL or empty: the default */
-    uint32_t window;
+    uint32_t window, packs;
     uint64_t hold_cap_ns, spin_ns;
+    bool coalesce; /* launches of several lanes may become one */
+    bool verify;   /* each launch is replaced by its rewritten form for one member */
     struct sched_lane_attr lane_attr;
     /* Something that should not happen did. Called at most a few times, in any thread, perhaps under a lane's lock. */
     void (*failed)(const char *what, CUresult result);
@@ -78,6 +96,13 @@ struct engine {
     struct handle_map events;    /* CUevent -> where its last record is queued */
     struct lock events_lock;
     _Atomic uint32_t function_epoch; /* raised when handles may have been recycled or attributes changed */
+
+    struct handle_map codes; /* modules, libraries and what comes from them -> struct code * */
+    struct lock code_lock;
+    bool codes_full;
+    _Atomic size_t code_copied; /* bytes of images that were copied */
+    struct twin_maker twins;
+    struct lock twins_of_one; /* for verification only */
 
     struct context *contexts; /* ENGINE_CONTEXTS_MAX of them */
     CUcontext refused;        /* the last one that could not be set up. Needs `tables` */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/function.h"
 
+#include "engine/code.h"
 #include "engine/record.h"
 
 #include <errno.h>
@@ -116,10 +117,28 @@ static const char *keep_name(struct engine *engine, const char *name)
     return copy;
 }
 
-/* True if the handle still stands for what we knew: then only the epoch was old. */
-static bool still_valid(const struct cu_driver *driver, const struct function *old, CUfunction query)
+/* Where the handle comes from. The program may have got it in ways that say it only of the function behind a kernel. */
+static struct code *origin(struct engine *engine, CUfunction handle, CUfunction query)
 {
-    return old->query == query && same_layout(driver, old, query) &&
+    struct code *code = code_of(engine, (uint64_t)handle);
+    CUmodule module;
+
+    if (!code && query != handle)
+        code = code_of(engine, (uint64_t)query);
+    if (!code && engine->driver->cuFuncGetModule && engine->driver->cuFuncGetModule(&module, query) == CUDA_SUCCESS)
+        code = code_of(engine, (uint64_t)module);
+    return code;
+}
+
+/*
+ * True if the handle still stands for what we knew: then only the epoch was old. The origin tells a recycled handle of
+ * a kernel of the same name and layout.
+ */
+static bool still_valid(struct engine *engine, const struct function *old, CUfunction query)
+{
+    const struct cu_driver *driver = engine->driver;
+
+    return old->query == query && old->code == origin(engine, old->handle, query) && same_layout(driver, old, query) &&
            strncmp(old->name, name_of(driver, query), FUNCTION_NAME_MAX) == 0 &&
            old->threads_max == attribute(driver, query, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) &&
            old->shared_dynamic_max == attribute(driver, query, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
@@ -141,7 +160,7 @@ static struct function *learn(struct engine *engine, CUfunction handle, struct f
     /* Load the code now, on the thread that launches: a lazy load at issue could wait for the device (traps: 28). */
     if (driver->cuFuncLoad)
         driver->cuFuncLoad(query);
-    if (old && still_valid(driver, old, query)) {
+    if (old && still_valid(engine, old, query)) {
         atomic_store_explicit(&old->epoch, epoch, memory_order_release);
         return old;
     }
@@ -152,6 +171,7 @@ static struct function *learn(struct engine *engine, CUfunction handle, struct f
     function->query = query;
     function->threads_max = attribute(driver, query, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     function->shared_dynamic_max = attribute(driver, query, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+    function->code = origin(engine, handle, query);
     function->cluster_required = attribute(driver, query, CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET) != 0;
     function->name = keep_name(engine, name_of(driver, query));
     atomic_init(&function->epoch, epoch);

@@ -33,6 +33,11 @@ struct function {
     uint32_t shared_dynamic_max; /* as set by the program */
     bool cluster_required;       /* must be launched with a cluster size */
 
+    struct code *code;         /* where it comes from; NULL: not known, so it is never coalesced */
+    struct twin *twins[4][3];  /* by form and class, see twin.h. The device's thread; [..][TWIN_ONE]: see twin_of_one */
+    _Atomic uint64_t launches; /* counted when verifying */
+    _Atomic uint64_t replaced; /* by a twin */
+
     struct function_shape shapes[FUNCTION_SHAPES];
     _Atomic uint32_t shape_next;
 };

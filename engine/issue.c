@@ -5,47 +5,114 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "coalesce/pack.h"
+#include "engine/convoy.h"
 #include "engine/device.h"
-#include "engine/function.h"
+#include "engine/twin.h"
 
 #include <sched.h>
 #include <string.h>
 
-static CUresult issue_launch(const struct lane *lane, const struct record *record)
+/* The stream that the lane's next launch goes to. */
+static CUstream lane_tail(const struct lane *lane)
+{
+    const struct convoy *convoy = atomic_load_explicit(&((struct lane *)lane)->away, memory_order_relaxed);
+
+    return convoy ? convoy->stream : lane->stream;
+}
+
+uint32_t launch_attributes(const struct record *record, bool away, CUlaunchAttribute *to)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < record->attribute_count; i++) {
+        const CUlaunchAttribute *attribute = &record_attributes(record)[i];
+
+        /*
+         * In a convoy the launch before this one may be another lane's. What a kernel may assume of its predecessor,
+         * and of the one before that, holds for its own lane only. Without the attribute it starts when all of it is
+         * done.
+         */
+        if (away && attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            continue;
+        to[count++] = *attribute;
+    }
+    return count;
+}
+
+CUresult lane_fire(const struct lane *lane, const struct record *record, const struct lane_shot *shot)
 {
     const struct cu_driver *driver = lane->engine->driver;
-    size_t size = record->parameter_bytes;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, record_parameters(record), CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+    size_t size = shot->bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, shot->parameters, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
                      CU_LAUNCH_PARAM_END};
     void **parameters = size > 0 ? extra : NULL;
+    CUlaunchAttribute attributes[RECORD_ATTRIBUTES_MAX];
+    CUstream tail = lane_tail(lane);
     CUlaunchConfig config;
 
     if (!record->extended)
-        return driver->cuLaunchKernel(record->launch.function->handle, record->launch.grid[0], record->launch.grid[1],
-                                      record->launch.grid[2], record->launch.block[0], record->launch.block[1],
-                                      record->launch.block[2], record->launch.shared_bytes, lane->stream, NULL,
-                                      parameters);
+        return driver->cuLaunchKernel(shot->function, shot->grid[0], shot->grid[1], shot->grid[2],
+                                      record->launch.block[0], record->launch.block[1], record->launch.block[2],
+                                      record->launch.shared_bytes, tail, NULL, parameters);
 
     config = (CUlaunchConfig){
-        .gridDimX = record->launch.grid[0],
-        .gridDimY = record->launch.grid[1],
-        .gridDimZ = record->launch.grid[2],
+        .gridDimX = shot->grid[0],
+        .gridDimY = shot->grid[1],
+        .gridDimZ = shot->grid[2],
         .blockDimX = record->launch.block[0],
         .blockDimY = record->launch.block[1],
         .blockDimZ = record->launch.block[2],
         .sharedMemBytes = record->launch.shared_bytes,
-        .hStream = lane->stream,
-        .attrs = (CUlaunchAttribute *)record_attributes(record),
-        .numAttrs = record->attribute_count,
+        .hStream = tail,
+        .attrs = attributes,
+        .numAttrs = launch_attributes(record, tail != lane->stream, attributes),
     };
-    return driver->cuLaunchKernelEx(&config, record->launch.function->handle, NULL, parameters);
+    return driver->cuLaunchKernelEx(&config, shot->function, NULL, parameters);
+}
+
+/* Verification: the launch as a pack of one. False: it is not to be had, launch the original. */
+static bool fire_twin(struct lane *lane, const struct record *record, CUresult *result)
+{
+    struct function *function = (struct function *)record->launch.function;
+    unsigned form = record->launch.grid[2] > 1 ? COALESCE_FOLD : 0;
+    const struct twin *twin = twin_of_one(lane->engine, function, lane->context, form);
+    struct coalesce_pack pack;
+    struct lane_shot shot;
+
+    atomic_fetch_add_explicit(&function->launches, 1, memory_order_relaxed);
+    if (!lane->area)
+        lane->area = engine_arena(lane->engine, COALESCE_AREA_MAX);
+    if (!twin || !lane->area || twin->layout.parameter_bytes != record->parameter_bytes)
+        return false;
+    coalesce_pack_begin(&pack, &twin->layout, lane->area);
+    if (coalesce_pack_add(&pack, record->launch.grid, record_parameters(record)) < 0)
+        return false;
+    shot = (struct lane_shot){.function = twin->handle, .parameters = lane->area, .bytes = twin->layout.bytes};
+    memcpy(shot.grid, pack.grid, sizeof(shot.grid));
+    *result = lane_fire(lane, record, &shot);
+    atomic_fetch_add_explicit(&function->replaced, 1, memory_order_relaxed);
+    return true;
+}
+
+static CUresult issue_launch(struct lane *lane, const struct record *record)
+{
+    struct lane_shot shot = {.function = record->launch.function->handle,
+                             .parameters = record_parameters(record),
+                             .bytes = record->parameter_bytes};
+    CUresult result;
+
+    if (lane->engine->options.verify && fire_twin(lane, record, &result))
+        return result;
+    memcpy(shot.grid, record->launch.grid, sizeof(shot.grid));
+    return lane_fire(lane, record, &shot);
 }
 
 /*
  * Errors that the program's own kernels cause. They stay with the context and every later call returns them, so they
  * say nothing about coissue.
  */
-static bool is_programs_own(CUresult result)
+bool error_is_programs_own(CUresult result)
 {
     switch (result) {
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -61,56 +128,83 @@ static bool is_programs_own(CUresult result)
     }
 }
 
-static void issue_failed(struct lane *lane, const char *what, CUresult result)
+void lane_failed(struct lane *lane, const char *what, CUresult result)
 {
     CUresult none = CUDA_SUCCESS;
 
     /* The first error is what the program would have got. Relaxed: the next call looks after a flush, or later. */
     atomic_compare_exchange_strong_explicit(&lane->context->latched, &none, result, memory_order_relaxed,
                                             memory_order_relaxed);
-    if (!is_programs_own(result))
+    if (!error_is_programs_own(result))
         lane->engine->options.failed(what, result);
+}
+
+/* What lets launches of several lanes become one: all that a launch has only once. Equal keys may be coalesced; whether
+ * they really can is looked at when it comes to that. */
+static uint32_t pack_key(const struct record *record)
+{
+    const struct function *function = record->launch.function;
+    bool fold = record->launch.grid[2] > 1;
+    uint64_t key = (uint64_t)function;
+
+    if (!function_may_pack(function, fold ? COALESCE_FOLD : 0))
+        return 0;
+    for (int i = 0; i < 3; i++)
+        key = (key ^ record->launch.block[i]) * 0x9e3779b97f4a7c15u;
+    key = (key ^ record->launch.shared_bytes) * 0x9e3779b97f4a7c15u;
+    key = (key ^ record->launch.grid[2]) * 0x9e3779b97f4a7c15u;
+    if (!function_may_pack(function, COALESCE_RAGGED | (fold ? COALESCE_FOLD : 0)))
+        key = (key ^ ((uint64_t)record->launch.grid[0] << 32 | record->launch.grid[1])) * 0x9e3779b97f4a7c15u;
+    return key >> 32 ? (uint32_t)(key >> 32) : 1;
 }
 
 static void describe(const struct lane *lane, const struct record *record, struct sched_launch *launch)
 {
-    launch->seq = atomic_load_explicit(&lane->issued, memory_order_relaxed) + 1;
-    launch->submit_ns = record->submit_ns;
-    launch->kernel = 0;
-    launch->blocks = 0;
-    launch->blocks_per_sm = 0;
-    launch->glued = record->glued;
-    if (record->kind == RECORD_LAUNCH || record->kind == RECORD_GATE) {
-        launch->kernel = (uint64_t)record->launch.function;
-        launch->blocks = (uint64_t)record->launch.grid[0] * record->launch.grid[1] * record->launch.grid[2];
-        launch->blocks_per_sm = record->launch.blocks_per_sm;
-    }
+    *launch = (struct sched_launch){
+        .seq = atomic_load_explicit(&((struct lane *)lane)->issued, memory_order_relaxed) + 1,
+        .submit_ns = record->submit_ns,
+        .glued = record->glued,
+    };
+    if (record->kind == RECORD_OP)
+        return;
+    launch->kernel = (uint64_t)record->launch.function;
+    launch->blocks = (uint64_t)record->launch.grid[0] * record->launch.grid[1] * record->launch.grid[2];
+    launch->blocks_per_sm = (uint16_t)record->launch.blocks_per_sm; /* hardware has room for tens */
+    if (record->kind == RECORD_LAUNCH && lane->engine->options.coalesce && !lane->legacy)
+        launch->pack = pack_key(record);
+    /* One that may be coalesced is worth waiting for; in a convoy it does not follow its predecessor anyway. */
+    if (launch->pack)
+        launch->glued = false;
 }
 
-bool lane_peek(struct lane *lane, struct sched_launch *launch)
+const struct record *lane_head(struct lane *lane, struct sched_launch *launch)
 {
     uint32_t bytes;
     const struct record *record = ring_peek(&lane->ring, &bytes);
 
-    if (!record)
-        return false;
-    describe(lane, record, launch);
-    return true;
+    if (record)
+        describe(lane, record, launch);
+    return record;
 }
 
-static void trace_issue(const struct lane *lane, const struct record *record, enum sched_reason reason,
-                        uint64_t begin_ns, uint64_t end_ns)
+bool lane_peek(struct lane *lane, struct sched_launch *launch)
+{
+    return lane_head(lane, launch) != NULL;
+}
+
+static void trace_issue(const struct lane *lane, const struct record *record, const struct issue *issue)
 {
     struct trace_event event = {
-        .ts_ns = begin_ns,
-        .dur_ns = end_ns - begin_ns,
+        .ts_ns = issue->begin_ns,
+        .dur_ns = issue->end_ns - issue->begin_ns,
         .submit_ns = record->submit_ns,
         .corr = record->corr,
-        .stream = (uint64_t)lane->stream,
+        .stream = (uint64_t)issue->at,
         .lane = lane->number,
         .kind = record->kind == RECORD_OP ? TRACE_OP : TRACE_ISSUE,
-        .reason = (uint16_t)reason,
+        .reason = (uint16_t)issue->reason,
         .device = (uint32_t)lane->device->ordinal,
+        .value = {issue->pack, issue->members, 0},
     };
 
     if (record->kind == RECORD_OP) {
@@ -124,37 +218,58 @@ static void trace_issue(const struct lane *lane, const struct record *record, en
     trace_put(lane->engine->options.trace, &event);
 }
 
+void lane_issued(struct lane *lane, const struct record *record, const struct sched_launch *launch,
+                 const struct issue *issue)
+{
+    if (record->kind != RECORD_GATE) /* the calling thread issues it, and says so */
+        trace_issue(lane, record, issue);
+    /* Release: pairs with the acquire in the device's thread, which counts what flushing threads issued. */
+    atomic_store_explicit(&lane->issued, launch->seq, memory_order_release);
+    ring_pop(&lane->ring);
+}
+
 bool lane_issue_one(struct lane *lane, enum sched_reason reason, struct sched_launch *launch)
 {
-    const struct engine *engine = lane->engine;
-    uint32_t bytes;
-    const struct record *record = ring_peek(&lane->ring, &bytes);
+    const struct record *record = lane_head(lane, launch);
+    const bool away = atomic_load_explicit(&lane->away, memory_order_relaxed) != NULL;
+    struct issue issue = {.reason = reason, .at = lane_tail(lane), .begin_ns = clock_ns()};
     CUresult result = CUDA_SUCCESS;
-    uint64_t begin_ns;
 
     if (!record)
         return false;
-    describe(lane, record, launch);
-    begin_ns = clock_ns();
     switch (record->kind) {
     case RECORD_LAUNCH:
         result = issue_launch(lane, record);
         break;
     case RECORD_OP:
-        result = record->op.issue(engine->driver, record_parameters(record));
-        reason = SCHED_REASON_OP;
+        result = record->op.issue(lane->engine->driver, record_parameters(record), away ? issue.at : NULL);
+        issue.reason = SCHED_REASON_OP;
         break;
     case RECORD_GATE:
         break;
     }
     if (result != CUDA_SUCCESS)
-        issue_failed(lane, record->kind == RECORD_OP ? record->op.name : record->launch.function->name, result);
-    if (record->kind != RECORD_GATE) /* the calling thread issues it, and says so */
-        trace_issue(lane, record, reason, begin_ns, clock_ns());
-    /* Release: pairs with the acquire in the device's thread, which counts what flushing threads issued. */
-    atomic_store_explicit(&lane->issued, launch->seq, memory_order_release);
-    ring_pop(&lane->ring);
+        lane_failed(lane, record->kind == RECORD_OP ? record->op.name : record->launch.function->name, result);
+    issue.end_ns = clock_ns();
+    lane_issued(lane, record, launch, &issue);
     return true;
+}
+
+void lane_go_home(struct lane *lane)
+{
+    const struct cu_driver *driver = lane->engine->driver;
+    const struct convoy *convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
+    CUresult result;
+
+    if (!convoy)
+        return;
+    result = driver->cuEventRecord(lane->event, convoy->stream);
+    if (result == CUDA_SUCCESS)
+        result = driver->cuStreamWaitEvent(lane->stream, lane->event, 0);
+    if (result != CUDA_SUCCESS)
+        lane_failed(lane, "cuStreamWaitEvent", result);
+    /* Release: who finds the lane settled finds home waiting for the convoy. Pairs with lane_is_settled. */
+    atomic_store_explicit(&lane->away, NULL, memory_order_release);
 }
 
 void lane_mark(struct lane *lane)
@@ -171,7 +286,7 @@ void lane_mark(struct lane *lane)
     lane->marked = issued; /* also when it failed: do not try for ever */
     if (result == CUDA_SUCCESS)
         lane->marks++;
-    else if (!is_programs_own(result))
+    else if (!error_is_programs_own(result))
         lane->engine->options.failed("cuStreamWriteValue32", result);
 }
 
@@ -212,6 +327,7 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
         return;
     entered = enter_context(lane);
     lock_take(&lane->issue);
+    lane_go_home(lane);
     while (ring_consumed(&lane->ring) < token) {
         if (lane_issue_one(lane, reason, &launch)) {
             note_flushed(lane, &launch);
@@ -226,10 +342,62 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
         leave_context(lane);
 }
 
+enum {
+    COMPANY_NS = 10000000, /* while packs are not older than this, lanes have company */
+    PATIENCE_NS = 200000,  /* how long a flush waits for the next launch of its lane to be issued in a pack */
+};
+
+/*
+ * In a lane that has company, what a flush needs is better issued by the device's thread together with the others',
+ * than here and now one by one: the program will wait for the device anyway. As long as the lane gets on, this waits;
+ * the hold cap bounds that. True: it is all issued.
+ */
+static bool company_issues(struct lane *lane, uint64_t token)
+{
+    struct device *device = lane->device;
+    uint64_t seen = ring_consumed(&lane->ring), since = clock_ns(), now_ns;
+
+    if (!lane->engine->options.coalesce ||
+        since - atomic_load_explicit(&device->packed_ns, memory_order_relaxed) > COMPANY_NS)
+        return false;
+    for (int spins = 1; seen < token; spins++) {
+        uint64_t consumed = ring_consumed(&lane->ring);
+
+        if (spins % 64 != 0) {
+            cpu_relax();
+            continue;
+        }
+        sched_yield();
+        now_ns = clock_ns();
+        if (consumed != seen)
+            since = now_ns;
+        else if (now_ns - since > PATIENCE_NS)
+            return false;
+        seen = consumed;
+    }
+    return true;
+}
+
+static void come_home(struct lane *lane)
+{
+    bool entered = enter_context(lane);
+
+    lock_take(&lane->issue);
+    lane_go_home(lane);
+    lock_drop(&lane->issue);
+    if (entered)
+        leave_context(lane);
+}
+
 void lane_flush_all(struct lane *lane, enum sched_reason reason)
 {
-    if (!lane_is_empty(lane))
-        lane_flush(lane, ring_reserved(&lane->ring), reason);
+    uint64_t token = ring_reserved(&lane->ring);
+
+    if (!lane_is_empty(lane) && !(reason == SCHED_REASON_FLUSH && company_issues(lane, token)))
+        lane_flush(lane, token, reason);
+    /* Empty before we looked, or by the device's thread while we waited for the lock. */
+    if (atomic_load_explicit(&lane->away, memory_order_acquire))
+        come_home(lane);
 }
 
 typedef bool (*lane_visit_fn)(struct lane *lane, const struct context *context, enum sched_reason reason);
@@ -256,7 +424,7 @@ static uint32_t for_each_lane(struct engine *engine, lane_visit_fn visit, const 
 
 static bool flush_visit(struct lane *lane, const struct context *context, enum sched_reason reason)
 {
-    if ((context && lane->context != context) || lane_is_empty(lane))
+    if ((context && lane->context != context) || lane_is_settled(lane))
         return false;
     lane_flush_all(lane, reason);
     return true;

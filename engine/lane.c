@@ -47,7 +47,8 @@ static CUresult register_words(const struct cu_driver *driver, void *words, size
 
 static int context_words(const struct cu_driver *driver, struct context *context)
 {
-    size_t bytes = SCHED_LANES_MAX * CACHE_LINE; /* a line each: the device writes one while threads poll another */
+    size_t bytes =
+        (SCHED_LANES_MAX + CONVOYS) * CACHE_LINE; /* a line each: the device writes one while threads poll another */
     CUresult result;
 
     if (!driver->cuMemHostRegister_v2 || !driver->cuMemHostGetDevicePointer_v2 || !driver->cuStreamWriteValue32_v2)
@@ -162,6 +163,8 @@ static void lane_reset(struct lane *lane)
     atomic_store_explicit(&lane->synced, 0, memory_order_relaxed);
     lane->marked = 0;
     lane->any_flushed = false;
+    atomic_store_explicit(&lane->away, NULL, memory_order_relaxed);
+    lane->life++;
     lane->known = lane->offered = false;
     lane->told_issued = lane->told_complete = 0;
     lane->seen_mark = lane->marks;

@@ -16,7 +16,12 @@
 #include "engine/engine.h"
 #include "engine/record.h"
 
-enum { LANE_MARKS = 64 }; /* completion markers of one lane that may be on their way */
+enum {
+    LANE_MARKS = 64, /* completion markers of one lane that may be on their way */
+    CONVOYS = 4,     /* of one context */
+};
+
+struct convoy;
 
 enum lane_state { LANE_FREE, LANE_LIVE, LANE_ENDED }; /* ended: the device's thread has not forgotten it yet */
 
@@ -34,6 +39,7 @@ struct context {
      */
     unsigned char *words;
     CUdeviceptr words_on_device;
+    struct convoy *convoys; /* CONVOYS of them, once there is one. The device's thread */
 };
 
 struct lane {
@@ -59,6 +65,16 @@ struct lane {
     uint64_t marked;         /* all up to here is covered by a marker */
     uint32_t marks;          /* markers placed; the completion word shows the number of the last one that was reached */
     uint64_t mark_covers[LANE_MARKS];
+    /*
+     * Where the tail is: in a convoy's stream, or at home (NULL). Written under the issue lock. Seen by whoever finds
+     * the ring empty, because it is stored before the record that made it so is popped.
+     */
+    _Atomic(struct convoy *) away;
+    CUevent event; /* for leaving home and coming back */
+    uint32_t event_generation;
+    uint32_t singles;            /* launches since it was last coalesced, while away */
+    uint32_t life;               /* which life of this slot */
+    unsigned char *area;         /* parameters of a twin, when verifying */
     struct sched_launch flushed; /* the most demanding launch that flushing threads issued since the scheduler heard */
     bool any_flushed;
 
@@ -111,6 +127,12 @@ static inline bool lane_is_empty(const struct lane *lane)
     return ring_empty(&lane->ring);
 }
 
+/* And what it did is in the program's own stream: a call on that stream comes behind all of it. */
+static inline bool lane_is_settled(const struct lane *lane)
+{
+    return ring_empty(&lane->ring) && atomic_load_explicit(&((struct lane *)lane)->away, memory_order_acquire) == NULL;
+}
+
 /* Publishes a record and rings the device's bell. */
 static inline void lane_commit(struct lane *lane, struct record *record)
 {
@@ -119,12 +141,13 @@ static inline void lane_commit(struct lane *lane, struct record *record)
 }
 
 /*
- * Issues what the lane holds, up to and including the record with `token`, on the calling thread. Records that other
- * threads reserved but have not committed are waited for. May be called with any context current.
+ * Issues what the lane holds, up to and including the record with `token`, on the calling thread, in the lane's own
+ * stream. Records that other threads reserved but have not committed are waited for. May be called with any context
+ * current.
  */
 void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason);
 
-/* The same for all that is reserved now. */
+/* The same for all that is reserved now, and if the lane is away it comes home. */
 void lane_flush_all(struct lane *lane, enum sched_reason reason);
 
 /* All lanes of a context, or of the process if `context` is NULL. Returns how many had anything to issue. */
@@ -153,6 +176,44 @@ bool lane_issue_one(struct lane *lane, enum sched_reason reason, struct sched_la
 
 /* Fills `launch` from the oldest committed record. False if there is none. */
 bool lane_peek(struct lane *lane, struct sched_launch *launch);
+
+/* Home waits for what the lane did in a convoy. The lane's context must be current. Being at home is fine. */
+void lane_go_home(struct lane *lane);
+
+/* What follows when the oldest record was issued: it is traced and leaves the ring. `at`: the stream it went to. */
+struct issue {
+    enum sched_reason reason;
+    CUstream at;
+    uint64_t begin_ns, end_ns;
+    uint32_t pack;    /* number of the pack, 0: none */
+    uint32_t members; /* of it */
+};
+void lane_issued(struct lane *lane, const struct record *record, const struct sched_launch *launch,
+                 const struct issue *issue);
+
+/* The attributes of a launch, as they are in the stream that it goes to: RECORD_ATTRIBUTES_MAX at most. Returns how
+ * many. */
+uint32_t launch_attributes(const struct record *record, bool away, CUlaunchAttribute *to);
+
+/* What is launched: the program's kernel with its parameters, or a twin of it with a parameter area. */
+struct lane_shot {
+    CUfunction function;
+    uint32_t grid[3];
+    void *parameters;
+    size_t bytes;
+};
+
+/* Launches it at the lane's tail, with block, shared memory and attributes of `record`. */
+CUresult lane_fire(const struct lane *lane, const struct record *record, const struct lane_shot *shot);
+
+/* Remembers an error for the next call of the context, and complains unless the program's own kernels caused it. */
+void lane_failed(struct lane *lane, const char *what, CUresult result);
+
+/* An error that a kernel of the program causes, and that says nothing about us. */
+bool error_is_programs_own(CUresult result);
+
+/* The oldest committed record and what the scheduler would be told of it; NULL if there is none. */
+const struct record *lane_head(struct lane *lane, struct sched_launch *launch);
 
 /* Puts a completion marker behind what was issued. The lane's context must be current; nothing may be capturing. */
 void lane_mark(struct lane *lane);

@@ -40,7 +40,8 @@ struct record {
             uint32_t blocks_per_sm;
         } launch;
         struct {
-            CUresult (*issue)(const struct cu_driver *driver, const void *arguments);
+            /* `away`: the stream to use instead of the one that was called for; NULL: none. */
+            CUresult (*issue)(const struct cu_driver *driver, const void *arguments, CUstream away);
             const char *name;
         } op;
     };

@@ -56,6 +56,7 @@ struct sched_view {
     uint32_t lanes_inflight;
     uint32_t slo_lanes; /* lanes with a latency target */
     uint32_t window;
+    uint32_t packs;      /* issues of launches that can be coalesced, in flight, at most */
     uint64_t inflight;   /* launches, over all lanes */
     uint64_t load_msm;   /* sum of flight_msm over all lanes */
     uint64_t device_msm; /* SMs of the device * 1000 */
@@ -75,6 +76,12 @@ struct sched_policy_ops {
     int (*pick)(void *state, const struct sched_view *view, uint64_t now_ns, struct sched_decision *decision,
                 uint64_t *wake_ns);
 
+    /*
+     * A head goes because it is due or because nothing is in flight: which others go with it? `decision` has it as its
+     * only member; the policy may add some. NULL: none ever do.
+     */
+    void (*join)(void *state, const struct sched_view *view, struct sched_decision *decision);
+
     /* The rest may be NULL. The view shows the state after the event, but `lane_woke` comes before the lane is listed
      * in `active`. */
     void (*lane_added)(void *state, const struct sched_view *view, uint32_t lane);
@@ -87,6 +94,7 @@ struct sched_policy_ops {
 
 /* The one table of policies; the first is the default. A new one: a row here and a const struct sched_policy_<name>. */
 #define SCHED_POLICIES(POLICY)                                                                                         \
+    POLICY(pack)                                                                                                       \
     POLICY(fit)                                                                                                        \
     POLICY(fifo)                                                                                                       \
     POLICY(alone)

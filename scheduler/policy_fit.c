@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * "fit", the default: beside each other goes what the SMs have room for.
+ * "fit": beside each other goes what the SMs have room for.
  *
  * Three rules, in this order.
  *
@@ -20,28 +20,13 @@
  * but no more than FIT_DEBT_QUANTA later. Keeping the debt is what makes weights count for programs that synchronise
  * after every request; bounding it forgives those whose launches went out by flushes or hold caps that nobody chose.
  */
-#include "scheduler/policy.h"
+#include "scheduler/policy_fit.h"
 
 enum {
     FIT_SLACK_CAPS = 4, /* see rule 1 */
     FIT_QUANTUM = 4,    /* enough launches to hide a drain of a few microseconds behind kernels of a few microseconds */
     FIT_DEBT_QUANTA = 4, /* twice the lead that two lanes can build against each other by rule 2 */
     FIT_SCALE = 64,      /* virtual time per thousandth of an SM at weight 1; 2^40 launches on 132 SMs until it wraps */
-};
-
-/* Virtual times are compared by their difference, so that wrapping does no harm. */
-struct fit_lane {
-    uint64_t vtime;
-    uint64_t quantum; /* lead up to which the lane's head is eligible */
-    uint32_t weight;
-    uint32_t rest; /* of the last division by weight: small launches of heavy lanes must not count as nothing */
-};
-
-struct fit {
-    uint64_t floor; /* virtual time of the least advanced active lane, as last computed */
-    uint32_t floor_lane;
-    uint64_t deadline_ns; /* no head has a deadline before this one; refreshed when it comes near */
-    struct fit_lane lane[SCHED_LANES_MAX];
 };
 
 static bool before(uint64_t a, uint64_t b)
@@ -67,7 +52,7 @@ static void fit_update_floor(struct fit *fit, const struct sched_view *view)
     }
 }
 
-static void fit_lane_added(void *state, const struct sched_view *view, uint32_t lane)
+void fit_lane_added(void *state, const struct sched_view *view, uint32_t lane)
 {
     struct fit *fit = state;
     uint32_t weight = view->lane[lane].attr.weight;
@@ -79,7 +64,7 @@ static void fit_lane_added(void *state, const struct sched_view *view, uint32_t 
     };
 }
 
-static void fit_lane_woke(void *state, const struct sched_view *view, uint32_t lane)
+void fit_lane_woke(void *state, const struct sched_view *view, uint32_t lane)
 {
     struct fit *fit = state;
     struct fit_lane *own = &fit->lane[lane];
@@ -92,7 +77,7 @@ static void fit_lane_woke(void *state, const struct sched_view *view, uint32_t l
         own->vtime = fit->floor + debt_max;
 }
 
-static void fit_offered(void *state, const struct sched_view *view, uint32_t lane)
+void fit_offered(void *state, const struct sched_view *view, uint32_t lane)
 {
     struct fit *fit = state;
 
@@ -100,8 +85,8 @@ static void fit_offered(void *state, const struct sched_view *view, uint32_t lan
         fit->deadline_ns = view->lane[lane].deadline_ns;
 }
 
-static void fit_issued(void *state, const struct sched_view *view, uint32_t lane, const struct sched_launch *launch,
-                       sched_msm_t msm, uint64_t now_ns)
+void fit_issued(void *state, const struct sched_view *view, uint32_t lane, const struct sched_launch *launch,
+                sched_msm_t msm, uint64_t now_ns)
 {
     struct fit *fit = state;
     struct fit_lane *own = &fit->lane[lane];
@@ -125,7 +110,7 @@ static uint64_t fit_urgent_ns(const struct sched_view *view, uint64_t deadline_n
 }
 
 /* Rule 1: the lane with least slack, if it is short. -1: no lane is; `*wake_ns` is lowered to when one may be. */
-static int fit_urgent(struct fit *fit, const struct sched_view *view, uint64_t now_ns, uint64_t *wake_ns)
+int fit_urgent(struct fit *fit, const struct sched_view *view, uint64_t now_ns, uint64_t *wake_ns)
 {
     int lane = -1;
 
@@ -179,6 +164,8 @@ static void consider(const struct fit *fit, const struct sched_view *view, uint3
 {
     uint64_t submit_ns = view->lane[lane].head.submit_ns;
 
+    if (fit->loners && view->lane[lane].head.pack)
+        return;
     if (best->lane >= 0 && (submit_ns > best->submit_ns || (submit_ns == best->submit_ns && (int)lane > best->lane)))
         return;
     if (fit_eligible(fit, lane, floor))
@@ -190,7 +177,7 @@ static void consider(const struct fit *fit, const struct sched_view *view, uint3
  * that have something in flight are few. For the others the questions of room and window have one answer, so that most
  * heads are dismissed by a look at their demand.
  */
-static int fit_oldest(struct fit *fit, const struct sched_view *view)
+int fit_oldest(struct fit *fit, const struct sched_view *view)
 {
     bool own_open = view->inflight < view->window, first_open = view->lanes_inflight < view->window;
     uint64_t room = view->device_msm > view->load_msm ? view->device_msm - view->load_msm : 0;
@@ -216,6 +203,13 @@ static int fit_oldest(struct fit *fit, const struct sched_view *view)
     return best.lane;
 }
 
+enum sched_reason fit_hold_reason(const struct sched_view *view)
+{
+    if (!sched_view_window_open(view, view->head[0].lane))
+        return SCHED_REASON_WINDOW;
+    return sched_view_fits(view, view->head[0].lane) ? SCHED_REASON_TURN : SCHED_REASON_NO_FIT;
+}
+
 static int fit_pick(void *state, const struct sched_view *view, uint64_t now_ns, struct sched_decision *decision,
                     uint64_t *wake_ns)
 {
@@ -227,12 +221,7 @@ static int fit_pick(void *state, const struct sched_view *view, uint64_t now_ns,
     if (lane >= 0)
         return sched_pick_one(view, (uint32_t)lane, SCHED_REASON_FITS, decision);
 
-    if (!sched_view_window_open(view, view->head[0].lane))
-        decision->reason = SCHED_REASON_WINDOW;
-    else if (!sched_view_fits(view, view->head[0].lane))
-        decision->reason = SCHED_REASON_NO_FIT;
-    else
-        decision->reason = SCHED_REASON_TURN;
+    decision->reason = fit_hold_reason(view);
     return 0;
 }
 

@@ -336,7 +336,7 @@ static void pass_token(struct sched *sched, uint32_t number, uint64_t seq)
 static bool same_launch(const struct sched_launch *a, const struct sched_launch *b)
 {
     return a->seq == b->seq && a->submit_ns == b->submit_ns && a->kernel == b->kernel && a->blocks == b->blocks &&
-           a->blocks_per_sm == b->blocks_per_sm && a->glued == b->glued;
+           a->blocks_per_sm == b->blocks_per_sm && a->pack == b->pack && a->glued == b->glued;
 }
 
 sched_msm_t sched_demand(const struct sched_launch *launch, uint32_t sm_count)
@@ -545,9 +545,17 @@ static int commit(struct sched *sched, enum sched_reason reason, struct sched_de
     return 1;
 }
 
+/* The head goes whatever the policy says, but not without those that can go with it. */
 static int take(struct sched *sched, uint32_t lane, enum sched_reason reason, struct sched_decision *decision)
 {
     sched_pick_one(&sched->view, lane, reason, decision);
+    if (sched->policy->join && sched->lane[lane].head.pack && sched->view.actives > 1) {
+        sched->policy->join(sched->state, &sched->view, decision);
+        if (!members_valid(sched, decision) || decision->member[0].lane != lane)
+            sched_pick_one(&sched->view, lane, reason, decision);
+    }
+    if (decision->count > 1)
+        reason = reason == SCHED_REASON_IDLE ? SCHED_REASON_PACK : SCHED_REASON_PACK_CAP;
     return commit(sched, reason, decision);
 }
 
@@ -645,6 +653,7 @@ int sched_create_with(const struct sched_config *config, const struct sched_poli
         .active = s->active,
         .flying = s->flying,
         .window = config->window,
+        .packs = config->packs ? config->packs : SCHED_PACKS,
         .device_msm = (uint64_t)config->sm_count * 1000,
         .hold_cap_ns = config->hold_cap_ns,
     };

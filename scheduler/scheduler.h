@@ -32,7 +32,8 @@
 enum {
     SCHED_LANES_MAX = 256,  /* lanes of one device */
     SCHED_FLIGHT_MAX = 256, /* launches in flight per lane that are tracked one by one; older ones are merged */
-    SCHED_PACK_MAX = 64,    /* members of one pack */
+    SCHED_PACK_MAX = 128,   /* members of one pack */
+    SCHED_PACKS = 3,        /* two that run or wait on the device, and one on its way there */
     SCHED_SM_MAX = 65536,   /* SMs of one device */
 };
 
@@ -58,7 +59,8 @@ struct sched_launch {
     uint64_t submit_ns;     /* when the program launched it */
     uint64_t kernel;        /* identity of the function; 0 for an op that is no kernel */
     uint64_t blocks;        /* of the whole grid */
-    uint32_t blocks_per_sm; /* occupancy at its block size and shared memory; 0: unknown, counts as 1 */
+    uint32_t pack;          /* launches with the same number may be coalesced; 0: it may not */
+    uint16_t blocks_per_sm; /* occupancy at its block size and shared memory; 0: unknown, counts as 1 */
     bool glued;             /* must directly follow its predecessor in its stream (programmatic dependent launch) */
 };
 
@@ -71,6 +73,7 @@ struct sched_lane_attr {
 struct sched_config {
     uint32_t sm_count;    /* of the device; 1 to SCHED_SM_MAX */
     uint32_t window;      /* packs in flight while lanes compete, see sched_view_window_open(); 1 or more */
+    uint32_t packs;       /* the same for packs, and for launches that wait for one; 0: the default, SCHED_PACKS */
     uint64_t hold_cap_ns; /* 0: never hold */
     const char *policy;   /* name of a policy, see sched_policy_names(); NULL or empty: the default */
 };

@@ -16,11 +16,11 @@ struct call_record {
     CUstream stream;
 };
 
-static CUresult issue_record(const struct cu_driver *driver, const void *arguments)
+static CUresult issue_record(const struct cu_driver *driver, const void *arguments, CUstream away)
 {
     const struct call_record *call = arguments;
 
-    return driver->cuEventRecord(call->event, call->stream);
+    return driver->cuEventRecord(call->event, away ? away : call->stream);
 }
 
 static CUresult record(record_fn real, CUevent event, struct stream_key key, enum cu_entry entry)

@@ -567,7 +567,7 @@ static struct lane *lane_that_holds(struct stream_key key)
     context = order_current_context();
     lane = context ? lane_find(shim_engine, context, key.stream) : NULL;
     /* Behind nothing there is nothing to wait for: the call itself is as cheap as queueing it. */
-    if (!lane || lane->context->handle != context || lane_is_empty(lane))
+    if (!lane || lane->context->handle != context || lane_is_settled(lane))
         return NULL;
     return lane;
 }
@@ -577,8 +577,8 @@ bool launch_op_may_wait(struct stream_key key)
     return lane_that_holds(key) != NULL;
 }
 
-bool launch_queue_op(struct stream_key key, CUresult (*issue)(const struct cu_driver *, const void *), const char *name,
-                     const void *arguments, uint32_t bytes, CUevent event)
+bool launch_queue_op(struct stream_key key, launch_op_fn issue, const char *name, const void *arguments, uint32_t bytes,
+                     CUevent event)
 {
     struct lane *lane = lane_that_holds(key);
     struct record *record;

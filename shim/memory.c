@@ -47,10 +47,13 @@ static bool elements_are_known(CUdeviceptr begin, uint64_t count, uint64_t size)
     struct call_##symbol {                                                                                             \
         CU_FIELDS(params)                                                                                              \
     };                                                                                                                 \
-    static CUresult issue_##symbol(const struct cu_driver *driver, const void *arguments)                              \
+    static CUresult issue_##symbol(const struct cu_driver *driver, const void *arguments, CUstream away)               \
     {                                                                                                                  \
-        const struct call_##symbol *call = arguments;                                                                  \
+        struct call_##symbol copy = *(const struct call_##symbol *)arguments;                                          \
+        const struct call_##symbol *call = &copy;                                                                      \
                                                                                                                        \
+        if (away)                                                                                                      \
+            copy.hStream = away;                                                                                       \
         return driver->symbol CU_FROM_CALL(params);                                                                    \
     }                                                                                                                  \
     SHIM_EXPORT CUresult symbol CU_PARAMS(params)                                                                      \

@@ -43,7 +43,7 @@ static void flush_lane(struct lane *lane, enum cu_entry entry)
 {
     uint64_t begin_ns;
 
-    if (!lane || lane_is_empty(lane))
+    if (!lane || lane_is_settled(lane))
         return;
     begin_ns = clock_ns();
     lane_flush_all(lane, SCHED_REASON_FLUSH);

@@ -126,9 +126,12 @@ bool event_was_recorded(CUevent event);
 /* Cheap first look at whether a call on this stream could be queued at all: mode, captures, and a lane that holds. */
 bool launch_op_may_wait(struct stream_key key);
 
+/* See struct record. */
+typedef CUresult (*launch_op_fn)(const struct cu_driver *driver, const void *arguments, CUstream away);
+
 /* Queues `arguments` for `issue` in the lane of `key`. False if it must be called directly, after order_stream. */
-bool launch_queue_op(struct stream_key key, CUresult (*issue)(const struct cu_driver *, const void *), const char *name,
-                     const void *arguments, uint32_t bytes, CUevent event);
+bool launch_queue_op(struct stream_key key, launch_op_fn issue, const char *name, const void *arguments, uint32_t bytes,
+                     CUevent event);
 
 /* --- start.c --- */
 

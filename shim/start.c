@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/path.h"
+#include "engine/twin.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -133,6 +134,9 @@ static int open_engine(void)
         .tracing = shim_tracing,
         .policy = shim_config.policy,
         .window = shim_config.window,
+        .packs = (uint32_t)shim_config.packs,
+        .coalesce = shim_config.coalesce && !shim_config.verify[0],
+        .verify = shim_config.verify[0] != 0,
         .hold_cap_ns = shim_config.hold_cap_ns,
         .spin_ns = shim_config.spin_ns,
         .lane_attr = {.slo_ns = shim_config.slo_ns, .weight = shim_config.weight},
@@ -164,6 +168,19 @@ static void say_summary(void)
     }
 }
 
+static void write_report(void)
+{
+    char path[CONFIG_TEXT_MAX];
+    int error = config_expand_path(shim_config.verify, path, sizeof(path));
+    int fd = error < 0 ? error : path_create(path, O_TRUNC);
+
+    error = fd < 0 ? fd : twins_report(shim_engine, fd);
+    if (error < 0)
+        log_warn("COISSUE_VERIFY: cannot write \"%s\": %s", shim_config.verify, strerror(-error));
+    if (fd >= 0)
+        close(fd);
+}
+
 /*
  * Registered after the driver's cuInit, so it runs before the driver's own handlers. New launches go straight to the
  * driver from here on; what is held is issued; then the engine's threads have nothing left to do and are left alone.
@@ -179,6 +196,8 @@ static void at_exit(void)
     atomic_store_explicit(&shim_words->active, 0, memory_order_release);
     if (shim_config.summary)
         say_summary();
+    if (shim_config.verify[0])
+        write_report();
     trace_destroy(shim_trace, EXIT_WAIT_NS);
 }
 

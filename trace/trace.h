@@ -32,6 +32,8 @@ enum trace_kind {
     TRACE_COMPLETE, /* issuer: the first `corr` of what was issued for the lane are complete. lane, stream, corr, ts */
     TRACE_FLUSH,    /* caller: a call flushed lanes. name = the driver function, lane (UINT32_MAX: several), ts/dur */
     TRACE_OP,       /* issuer: a held op that is no kernel was issued. as ISSUE; name = the driver function */
+    TRACE_REWRITE,  /* engine: a kernel was rewritten, or not. name, ts/dur, value[0] = refusal, [1] = form, [2] =
+                       members */
     TRACE_LOAD,     /* engine: counters. value[0] = held, value[1] = in flight, value[2] = SM demand (thousandths) */
     TRACE_KIND_COUNT
 };

@@ -172,7 +172,7 @@ Test(reports, of_unknown_lanes_and_tokens_change_nothing)
     sched_destroy(sched);
 }
 
-static sched_msm_t demand_of(uint64_t blocks, uint32_t per_sm, uint32_t sms)
+static sched_msm_t demand_of(uint64_t blocks, uint16_t per_sm, uint32_t sms)
 {
     struct sched_launch launch = {.kernel = 1, .blocks = blocks, .blocks_per_sm = per_sm};
 
@@ -191,7 +191,7 @@ Test(demand, is_blocks_over_occupancy_rounded_up_and_at_most_the_device)
     cr_expect(eq(u32, demand_of(132 * 4 + 1, 4, 132), 132000), "a second wave asks for no more than the device");
     cr_expect(eq(u32, demand_of(7, 0, 132), 7000), "unknown occupancy counts as 1");
     cr_expect(eq(u32, demand_of(0, 4, 132), 250), "an empty grid counts as one block");
-    cr_expect(eq(u32, demand_of(UINT64_MAX, UINT32_MAX, SCHED_SM_MAX), SCHED_SM_MAX * 1000));
-    cr_expect(eq(u32, demand_of(UINT64_C(1) << 47, UINT32_MAX, SCHED_SM_MAX), 32768001), "no overflow");
+    cr_expect(eq(u32, demand_of(UINT64_MAX, UINT16_MAX, SCHED_SM_MAX), SCHED_SM_MAX * 1000));
+    cr_expect(eq(u32, demand_of(UINT64_C(1) << 31, UINT16_MAX, SCHED_SM_MAX), 32768501), "no overflow");
     cr_expect(zero(u32, sched_demand(&op, 132)));
 }

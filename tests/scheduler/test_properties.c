@@ -240,7 +240,7 @@ static void draw_steps(uint64_t *seed, uint32_t sms, struct world_step *steps)
     uint64_t largest = 1 + below(seed, sms * 6); /* some lanes have only small grids */
 
     for (uint32_t i = 0; i < STEPS; i++) {
-        uint32_t per_sm = 1 + (uint32_t)below(seed, 4);
+        uint16_t per_sm = (uint16_t)(1 + below(seed, 4));
         steps[i] = (struct world_step){
             .gap_ns = below(seed, 3) ? below(seed, 3000) : 0,
             .run_ns = 1 + below(seed, 20) * below(seed, 1000),

@@ -636,7 +636,17 @@ struct param_list {
     struct ptx_param *items;
     struct text_span *names;
     uint32_t count, capacity, bytes;
+    uint32_t bank; /* parameters are aligned by their offset from so far below the first */
 };
+
+/*
+ * Parameters of kernels lie in constant bank 0 behind words of the driver and are aligned by their place there: a first
+ * parameter of .align 64 has offset 0x20 on sm_80, 0x30 on sm_90, 0 on sm_100 (records in cubins of ptxas 13.0).
+ */
+static uint32_t param_bank(const struct reader *reader)
+{
+    return reader->device == 0 ? 0 : reader->device < 90 ? 0x160 : reader->device < 100 ? 0x210 : 0x380;
+}
 
 static void param_list_finish(struct param_list *list)
 {
@@ -648,7 +658,8 @@ static void param_list_finish(struct param_list *list)
 static bool add_param(struct reader *reader, struct param_list *list, const struct variable *variable)
 {
     uint32_t align = variable_align(variable), capacity = list->capacity;
-    uint64_t offset = ((uint64_t)list->bytes + align - 1) & ~(uint64_t)(align - 1);
+    uint64_t end = (uint64_t)list->bank + list->bytes;
+    uint64_t offset = ((end + align - 1) & ~(uint64_t)(align - 1)) - list->bank;
     if (variable->bytes == 0 || variable->type == T_PRED)
         return reader_fail(reader, -EINVAL, variable->line, "parameter '%.*s' has no size", cut(variable->name),
                            variable->name.at);
@@ -848,7 +859,7 @@ static bool read_function(struct reader *reader, bool is_entry)
 {
     struct lexer *lex = &reader->lex;
     struct ptx_kernel kernel = {0};
-    struct param_list params = {0}, results = {0};
+    struct param_list params = {.bank = is_entry ? param_bank(reader) : 0}, results = {0};
     uint32_t line = lex->now.line, index;
     struct text_span name;
     while (lex_is_dot(lex, "attribute") || lex_is_dot(lex, "noreturn")) {
@@ -1200,7 +1211,8 @@ static bool read_module(struct reader *reader, const struct ptx_options *options
 int ptx_module_create(const char *text, size_t len, const struct ptx_options *options, struct ptx_module **out,
                       char *err, size_t errlen)
 {
-    struct reader reader = {.text = text, .message = err, .message_size = errlen};
+    struct reader reader = {
+        .text = text, .message = err, .message_size = errlen, .device = options ? options->max_target : 0};
     char nothing[1];
     if (errlen == 0) {
         reader.message = nothing;

@@ -48,6 +48,7 @@ struct reader {
     struct ptx_module *module;
     const char *text;
     size_t length;
+    unsigned device; /* ptx_options.max_target */
     struct lexer lex;
     struct symbols symbols;
     uint32_t code_capacity, function_capacity, kernel_capacity, global_capacity;
