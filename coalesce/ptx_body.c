@@ -70,9 +70,10 @@ void ptx_text_print(struct ptx_text *text, const char *format, ...)
 
 /* ---- declarations ---- */
 
-/* A name, or with `count` the names that begin so and end with a number below it. */
+/* A name that the body declares: itself, the names that begin so and end with a number below `count`, or both. */
 struct declared {
     struct ptx_span name;
+    bool exact;
     uint64_t count;
 };
 
@@ -109,10 +110,13 @@ static int refuse(struct body *body, enum coalesce_refusal why)
 
 static int declare(struct body *body, struct ptx_span name, uint64_t count)
 {
-    int error = ptx_grow(&body->declared, body->declared_count, &body->declared_room, sizeof(*body->declared));
+    int error;
 
+    if (body->declared_count == PTX_NAMES_MAX)
+        return refuse(body, COALESCE_IMAGE_LARGE);
+    error = ptx_grow(&body->declared, body->declared_count, &body->declared_room, sizeof(*body->declared));
     if (!error)
-        body->declared[body->declared_count++] = (struct declared){name, count};
+        body->declared[body->declared_count++] = (struct declared){name, count == 0, count};
     return error;
 }
 
@@ -121,32 +125,42 @@ static int declared_order(const void *a, const void *b)
     return ptx_span_compare(((const struct declared *)a)->name, ((const struct declared *)b)->name);
 }
 
-/* The most names that begin with `prefix` and end in a number; for `exact` whether the name itself is declared. */
-static bool is_declared_as(const struct body *body, struct ptx_span name, bool exact, uint64_t number)
+/* Sorts the names and makes one of equal ones, so that a body with many of them costs no more than its size. */
+static void order_declared(struct body *body)
 {
-    size_t low = 0, high = body->declared_count;
+    struct declared *all = body->declared;
+    size_t kept = 0;
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (ptx_span_compare(body->declared[middle].name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
+    if (body->declared_count)
+        qsort(all, body->declared_count, sizeof(*all), declared_order);
+    for (size_t i = 0; i < body->declared_count; i++) {
+        if (kept && ptx_span_compare(all[kept - 1].name, all[i].name) == 0) {
+            all[kept - 1].exact |= all[i].exact;
+            all[kept - 1].count = all[i].count > all[kept - 1].count ? all[i].count : all[kept - 1].count;
+        } else {
+            all[kept++] = all[i];
+        }
     }
-    for (; low < body->declared_count && ptx_span_compare(body->declared[low].name, name) == 0; low++)
-        if (exact ? body->declared[low].count == 0 : number < body->declared[low].count)
-            return true;
-    return false;
+    body->declared_count = kept;
+}
+
+static const struct declared *find_declared(const struct body *body, struct ptx_span name)
+{
+    const struct declared key = {.name = name};
+
+    if (!body->declared_count)
+        return NULL;
+    return bsearch(&key, body->declared, body->declared_count, sizeof(key), declared_order);
 }
 
 /* Whether the body, at whatever depth, declares the word. %r12 may be the name %r12, or of %r<20>, or of %r1<5>. */
 static bool is_declared(const struct body *body, struct ptx_span word)
 {
     struct ptx_span prefix = word;
+    const struct declared *found = find_declared(body, word);
     uint64_t number = 0, weight = 1;
 
-    if (is_declared_as(body, word, true, 0))
+    if (found && found->exact)
         return true;
     for (int digits = 0; digits < 10 && prefix.length > 1; digits++) {
         char last = prefix.at[prefix.length - 1];
@@ -156,7 +170,8 @@ static bool is_declared(const struct body *body, struct ptx_span word)
         number += weight * (uint64_t)(last - '0');
         weight *= 10;
         prefix.length--;
-        if (is_declared_as(body, prefix, false, number))
+        found = find_declared(body, prefix);
+        if (found && number < found->count)
             return true;
     }
     return false;
@@ -267,8 +282,7 @@ static int first_walk(struct body *body)
         else if (now->kind == PTX_STATEMENT_INSTRUCTION)
             error = note_words(body, now);
     }
-    if (!error && body->declared_count)
-        qsort(body->declared, body->declared_count, sizeof(*body->declared), declared_order);
+    order_declared(body);
     return error;
 }
 

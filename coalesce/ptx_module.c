@@ -162,10 +162,14 @@ static int add_item(struct reader *reader, const struct ptx_item *item)
 static int add_symbol(struct reader *reader, struct ptx_span name)
 {
     struct ptx_module *module = reader->module;
-    int error = ptx_grow(&module->symbols, module->symbol_count, &module->symbol_room, sizeof(*module->symbols));
+    int error;
+
+    if (module->symbol_count == PTX_NAMES_MAX)
+        return refuse(reader, -ENOTSUP, COALESCE_IMAGE_LARGE);
+    error = ptx_grow(&module->symbols, module->symbol_count, &module->symbol_room, sizeof(*module->symbols));
 
     if (!error)
-        module->symbols[module->symbol_count++] = (struct ptx_symbol){name, (uint32_t)module->item_count};
+        module->symbols[module->symbol_count++] = (struct ptx_symbol){name, (uint32_t)module->item_count, 0};
     return error;
 }
 
@@ -413,6 +417,33 @@ static int symbol_order(const void *a, const void *b)
     return order ? order : (first->item > second->item) - (first->item < second->item);
 }
 
+/* The item with a body before one without, one of this module before an external one. */
+static bool defines_better(const struct ptx_item *item, const struct ptx_item *than)
+{
+    if ((item->body != NULL) != (than->body != NULL))
+        return item->body != NULL;
+    return !item->external && than->external;
+}
+
+/* Sorts the names, and finds the definition of each. */
+static void order_symbols(struct ptx_module *module)
+{
+    struct ptx_symbol *symbols = module->symbols;
+    size_t count = module->symbol_count, end;
+
+    if (count)
+        qsort(symbols, count, sizeof(*symbols), symbol_order);
+    for (size_t first = 0; first < count; first = end) {
+        uint32_t best = symbols[first].item;
+
+        for (end = first; end < count && ptx_span_compare(symbols[first].name, symbols[end].name) == 0; end++)
+            if (defines_better(&module->items[symbols[end].item], &module->items[best]))
+                best = symbols[end].item;
+        for (size_t i = first; i < end; i++)
+            symbols[i].definition = best;
+    }
+}
+
 int ptx_module_read(struct ptx_module *module, const char *text, size_t size, enum coalesce_refusal *refusal)
 {
     struct reader reader = {.module = module};
@@ -434,8 +465,7 @@ int ptx_module_read(struct ptx_module *module, const char *text, size_t size, en
         *refusal = error == -ENOMEM ? *refusal : reader.refusal;
         return error;
     }
-    if (module->symbol_count)
-        qsort(module->symbols, module->symbol_count, sizeof(*module->symbols), symbol_order);
+    order_symbols(module);
     return 0;
 }
 
@@ -473,15 +503,8 @@ static bool same_name(const struct ptx_module *module, const struct ptx_symbol *
 struct ptx_item *ptx_module_item(const struct ptx_module *module, struct ptx_span name)
 {
     const struct ptx_symbol *symbol = ptx_module_find(module, name);
-    struct ptx_item *best = NULL;
 
-    for (; symbol && same_name(module, symbol, name); symbol++) {
-        struct ptx_item *item = &module->items[symbol->item];
-
-        if (!best || (item->body && !best->body) || (!item->external && best->external))
-            best = item;
-    }
-    return best;
+    return symbol ? &module->items[symbol->definition] : NULL;
 }
 
 /* Marks all declarations of a name; those marked now go onto the stack, whose room suffices for each item once. */

@@ -11,7 +11,10 @@
 #include "coalesce/coalesce.h"
 #include "coalesce/ptx_lex.h"
 
-enum { PTX_BYTES_MAX = 64 << 20 }; /* of a text: larger ones take the compiler minutes */
+enum {
+    PTX_BYTES_MAX = 64 << 20, /* of a text: larger ones take the compiler minutes */
+    PTX_NAMES_MAX = 1 << 20,  /* of a module, and of a body: so many take no compiler, but memory */
+};
 
 struct ptx_span {
     const char *at;
@@ -42,6 +45,7 @@ struct ptx_item {
 struct ptx_symbol {
     struct ptx_span name;
     uint32_t item;
+    uint32_t definition; /* the item that says what the name is, of all that declare it */
 };
 
 struct ptx_module {

@@ -24,49 +24,51 @@
 
 #define CU_HANDLES(H)                                                                                                  \
     H(CUcontext)                                                                                                       \
-    H(CUmodule) H(CUfunction) H(CUkernel) H(CUlibrary) H(CUstream) H(CUevent) H(CUarray) H(CUmipmappedArray)           \
-        H(CUtexref) H(CUsurfref) H(CUgraph) H(CUgraphNode) H(CUgraphExec) H(CUgraphicsResource) H(CUgreenCtx)          \
-            H(CUlinkState) H(CUmemoryPool) H(CUuserObject) H(CUexternalMemory) H(CUexternalSemaphore)                  \
-                H(CUdevResourceDesc) H(CUasyncCallbackHandle) H(CUlogsCallbackHandle)
+    H(CUmodule)                                                                                                        \
+    H(CUfunction) H(CUkernel) H(CUlibrary) H(CUstream) H(CUevent) H(CUarray) H(CUmipmappedArray) H(CUtexref)           \
+        H(CUsurfref) H(CUgraph) H(CUgraphNode) H(CUgraphExec) H(CUgraphicsResource) H(CUgreenCtx) H(CUlinkState)       \
+            H(CUmemoryPool) H(CUuserObject) H(CUexternalMemory) H(CUexternalSemaphore) H(CUdevResourceDesc)            \
+                H(CUasyncCallbackHandle) H(CUlogsCallbackHandle)
 #define CU_HANDLE_TYPE(name) typedef struct name##_opaque *name;
 CU_HANDLES(CU_HANDLE_TYPE)
 
 #define CU_OPAQUE_STRUCTS(S)                                                                                           \
     S(CUDA_ARRAY3D_DESCRIPTOR)                                                                                         \
-    S(CUDA_ARRAY3D_DESCRIPTOR_v1) S(CUDA_ARRAY_DESCRIPTOR) S(CUDA_ARRAY_DESCRIPTOR_v1)                                 \
-        S(CUDA_ARRAY_MEMORY_REQUIREMENTS) S(CUDA_ARRAY_SPARSE_PROPERTIES) S(CUDA_BATCH_MEM_OP_NODE_PARAMS)             \
-            S(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS) S(CUDA_EXT_SEM_WAIT_NODE_PARAMS) S(CUDA_LAUNCH_PARAMS)                  \
-                S(CUDA_MEMCPY3D_BATCH_OP) S(CUDA_MEM_ALLOC_NODE_PARAMS) S(CUDA_RESOURCE_DESC)                          \
-                    S(CUDA_RESOURCE_VIEW_DESC) S(CUDA_TEXTURE_DESC) S(CUDA_EXTERNAL_MEMORY_BUFFER_DESC)                \
-                        S(CUDA_EXTERNAL_MEMORY_HANDLE_DESC) S(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC)               \
-                            S(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC) S(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS)            \
-                                S(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS) S(CUDA_MEMCPY2D_v1) S(CUDA_MEMCPY3D_v1)         \
-                                    S(CUDA_KERNEL_NODE_PARAMS_v1) S(CUarrayMapInfo) S(CUcheckpointCheckpointArgs)      \
-                                        S(CUcheckpointLockArgs) S(CUcheckpointRestoreArgs) S(CUcheckpointUnlockArgs)   \
-                                            S(CUctxCreateParams) S(CUdevResource) S(CUexecAffinityParam)               \
-                                                S(CUgraphNodeParams) S(CUmemDecompressParams)                          \
-                                                    S(CUmemPoolPtrExportData) S(CUmulticastObjectProp) S(CUdevprop)    \
-                                                        S(CUtensorMap)
+    S(CUDA_ARRAY3D_DESCRIPTOR_v1)                                                                                      \
+    S(CUDA_ARRAY_DESCRIPTOR) S(CUDA_ARRAY_DESCRIPTOR_v1) S(CUDA_ARRAY_MEMORY_REQUIREMENTS)                             \
+        S(CUDA_ARRAY_SPARSE_PROPERTIES) S(CUDA_BATCH_MEM_OP_NODE_PARAMS) S(CUDA_EXT_SEM_SIGNAL_NODE_PARAMS)            \
+            S(CUDA_EXT_SEM_WAIT_NODE_PARAMS) S(CUDA_LAUNCH_PARAMS) S(CUDA_MEMCPY3D_BATCH_OP)                           \
+                S(CUDA_MEM_ALLOC_NODE_PARAMS) S(CUDA_RESOURCE_DESC) S(CUDA_RESOURCE_VIEW_DESC) S(CUDA_TEXTURE_DESC)    \
+                    S(CUDA_EXTERNAL_MEMORY_BUFFER_DESC) S(CUDA_EXTERNAL_MEMORY_HANDLE_DESC)                            \
+                        S(CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC) S(CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC)            \
+                            S(CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS) S(CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS)            \
+                                S(CUDA_MEMCPY2D_v1) S(CUDA_MEMCPY3D_v1) S(CUDA_KERNEL_NODE_PARAMS_v1)                  \
+                                    S(CUarrayMapInfo) S(CUcheckpointCheckpointArgs) S(CUcheckpointLockArgs)            \
+                                        S(CUcheckpointRestoreArgs) S(CUcheckpointUnlockArgs) S(CUctxCreateParams)      \
+                                            S(CUdevResource) S(CUexecAffinityParam) S(CUgraphNodeParams)               \
+                                                S(CUmemDecompressParams) S(CUmemPoolPtrExportData)                     \
+                                                    S(CUmulticastObjectProp) S(CUdevprop) S(CUtensorMap)
 #define CU_OPAQUE_STRUCT(name) typedef struct name##_opaque name;
 CU_OPAQUE_STRUCTS(CU_OPAQUE_STRUCT)
 
 /* Enumerations of which coissue passes values through but names none. They are int-sized and unsigned in gcc's ABI. */
 #define CU_PLAIN_ENUMS(E)                                                                                              \
     E(CUaddress_mode)                                                                                                  \
-    E(CUarray_format) E(CUatomicOperation) E(CUcoredumpSettings) E(CUdevResourceType) E(CUdevice_P2PAttribute)         \
-        E(CUexecAffinityType) E(CUfilter_mode) E(CUflushGPUDirectRDMAWritesScope) E(CUflushGPUDirectRDMAWritesTarget)  \
-            E(CUfunc_cache) E(CUfunctionLoadingState) E(CUgraphExecUpdateResult) E(CUgraphMem_attribute)               \
-                E(CUgraphNodeType) E(CUlibraryOption) E(CUlimit) E(CUmemAccess_flags)                                  \
-                    E(CUmemAllocationGranularity_flags) E(CUmemAllocationHandleType) E(CUmemAllocationType)            \
-                        E(CUmemPool_attribute) E(CUmemRangeHandleType) E(CUmem_advise) E(CUmem_range_attribute)        \
-                            E(CUmoduleLoadingMode) E(CUmulticastGranularity_flags) E(CUprocessState) E(CUsharedconfig) \
-                                E(CUstreamAttrID) E(CUtensorMapDataType) E(CUtensorMapFloatOOBfill)                    \
-                                    E(CUtensorMapIm2ColWideMode) E(CUtensorMapInterleave) E(CUtensorMapL2promotion)    \
-                                        E(CUtensorMapSwizzle) E(CUjit_option) E(CUjitInputType) E(CUoutput_mode)       \
-                                            E(CUkernelNodeAttrID) E(CUmemLocationType) E(CUdevice_attribute)           \
-                                                E(CUfunction_attribute) E(CUpointer_attribute)                         \
-                                                    E(CUdriverProcAddressQueryResult) E(CUstreamCaptureStatus)         \
-                                                        E(CUstreamCaptureMode) E(CUlaunchAttributeID)
+    E(CUarray_format)                                                                                                  \
+    E(CUatomicOperation) E(CUcoredumpSettings) E(CUdevResourceType) E(CUdevice_P2PAttribute) E(CUexecAffinityType)     \
+        E(CUfilter_mode) E(CUflushGPUDirectRDMAWritesScope) E(CUflushGPUDirectRDMAWritesTarget) E(CUfunc_cache)        \
+            E(CUfunctionLoadingState) E(CUgraphExecUpdateResult) E(CUgraphMem_attribute) E(CUgraphNodeType)            \
+                E(CUlibraryOption) E(CUlimit) E(CUmemAccess_flags) E(CUmemAllocationGranularity_flags)                 \
+                    E(CUmemAllocationHandleType) E(CUmemAllocationType) E(CUmemPool_attribute) E(CUmemRangeHandleType) \
+                        E(CUmem_advise) E(CUmem_range_attribute) E(CUmoduleLoadingMode)                                \
+                            E(CUmulticastGranularity_flags) E(CUprocessState) E(CUsharedconfig) E(CUstreamAttrID)      \
+                                E(CUtensorMapDataType) E(CUtensorMapFloatOOBfill) E(CUtensorMapIm2ColWideMode)         \
+                                    E(CUtensorMapInterleave) E(CUtensorMapL2promotion) E(CUtensorMapSwizzle)           \
+                                        E(CUjit_option) E(CUjitInputType) E(CUoutput_mode) E(CUkernelNodeAttrID)       \
+                                            E(CUmemLocationType) E(CUdevice_attribute) E(CUfunction_attribute)         \
+                                                E(CUpointer_attribute) E(CUdriverProcAddressQueryResult)               \
+                                                    E(CUstreamCaptureStatus) E(CUstreamCaptureMode)                    \
+                                                        E(CUlaunchAttributeID)
 #define CU_PLAIN_ENUM(name) typedef unsigned int name;
 CU_PLAIN_ENUMS(CU_PLAIN_ENUM)
 
@@ -243,6 +245,9 @@ typedef union CUlaunchAttributeValue_union {
     int cooperative;
     int programmaticStreamSerializationAllowed;
     int priority;
+    struct {
+        unsigned int x, y, z;
+    } clusterDim;
     uint64_t align_;
 } CUlaunchAttributeValue;
 typedef CUlaunchAttributeValue CUkernelNodeAttrValue;

@@ -109,6 +109,7 @@ static void tell_complete(struct lane *lane, uint64_t seq, uint64_t now_ns)
     if (seq <= lane->told_complete)
         return;
     lane->told_complete = seq;
+    atomic_store_explicit(&lane->completed, seq, memory_order_release);
     sched_complete(lane->device->sched, lane->index, seq, now_ns);
     if (lane->engine->options.tracing)
         trace_complete(lane, seq, now_ns);

@@ -83,7 +83,8 @@ static bool fire_twin(struct lane *lane, const struct record *record, CUresult *
     atomic_fetch_add_explicit(&function->launches, 1, memory_order_relaxed);
     if (!lane->area)
         lane->area = engine_arena(lane->engine, COALESCE_AREA_MAX);
-    if (!twin || !lane->area || twin->layout.parameter_bytes != record->parameter_bytes)
+    if (!twin || !lane->area || (record_cluster(record) && record_cluster(record)[2] > 1) ||
+        twin->layout.parameter_bytes != record->parameter_bytes)
         return false;
     coalesce_pack_begin(&pack, &twin->layout, lane->area);
     if (coalesce_pack_add(&pack, record->launch.grid, record_parameters(record)) < 0)
@@ -144,16 +145,17 @@ void lane_failed(struct lane *lane, const char *what, CUresult result)
 static uint32_t pack_key(const struct record *record)
 {
     const struct function *function = record->launch.function;
+    const unsigned int *cluster = record_cluster(record);
     bool fold = record->launch.grid[2] > 1;
     uint64_t key = (uint64_t)function;
 
-    if (!function_may_pack(function, fold ? COALESCE_FOLD : 0))
+    if (!function_may_pack(function, fold ? COALESCE_FOLD : 0) || (cluster && cluster[2] > 1))
         return 0;
     for (int i = 0; i < 3; i++)
         key = (key ^ record->launch.block[i]) * 0x9e3779b97f4a7c15u;
     key = (key ^ record->launch.shared_bytes) * 0x9e3779b97f4a7c15u;
     key = (key ^ record->launch.grid[2]) * 0x9e3779b97f4a7c15u;
-    if (!function_may_pack(function, COALESCE_RAGGED | (fold ? COALESCE_FOLD : 0)))
+    if (cluster || !function_may_pack(function, COALESCE_RAGGED | (fold ? COALESCE_FOLD : 0)))
         key = (key ^ ((uint64_t)record->launch.grid[0] << 32 | record->launch.grid[1])) * 0x9e3779b97f4a7c15u;
     return key >> 32 ? (uint32_t)(key >> 32) : 1;
 }
@@ -263,6 +265,12 @@ void lane_go_home(struct lane *lane)
 
     if (!convoy)
         return;
+    if (atomic_load_explicit(&lane->completed, memory_order_acquire) >=
+        atomic_load_explicit(&lane->issued, memory_order_relaxed)) {
+        /* Nothing to wait for. Release as below. */
+        atomic_store_explicit(&lane->away, NULL, memory_order_release);
+        return;
+    }
     result = driver->cuEventRecord(lane->event, convoy->stream);
     if (result == CUDA_SUCCESS)
         result = driver->cuStreamWaitEvent(lane->stream, lane->event, 0);
@@ -344,6 +352,7 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
 
 enum {
     COMPANY_NS = 10000000, /* while packs are not older than this, lanes have company */
+    AWAIT_NS = 2000000,    /* how long a thread looks for a convoy's markers before it asks the driver to wait */
     PATIENCE_NS = 200000,  /* how long a flush waits for the next launch of its lane to be issued in a pack */
 };
 
@@ -376,6 +385,28 @@ static bool company_issues(struct lane *lane, uint64_t token)
         seen = consumed;
     }
     return true;
+}
+
+void lane_await(struct lane *lane)
+{
+    uint64_t since = 0, now_ns;
+
+    if (!atomic_load_explicit(&lane->away, memory_order_acquire) || !company_issues(lane, ring_reserved(&lane->ring)))
+        return;
+    for (int spins = 1; atomic_load_explicit(&lane->completed, memory_order_acquire) <
+                            atomic_load_explicit(&lane->issued, memory_order_acquire) &&
+                        atomic_load_explicit(&lane->away, memory_order_acquire);
+         spins++) {
+        if (spins % 64 != 0) {
+            cpu_relax();
+            continue;
+        }
+        sched_yield();
+        now_ns = clock_ns();
+        since = since ? since : now_ns;
+        if (now_ns - since > AWAIT_NS)
+            return; /* long work: the driver knows better how to wait for it */
+    }
 }
 
 static void come_home(struct lane *lane)

@@ -161,6 +161,7 @@ static void lane_reset(struct lane *lane)
 {
     atomic_store_explicit(&lane->issued, 0, memory_order_relaxed);
     atomic_store_explicit(&lane->synced, 0, memory_order_relaxed);
+    atomic_store_explicit(&lane->completed, 0, memory_order_relaxed);
     lane->marked = 0;
     lane->any_flushed = false;
     atomic_store_explicit(&lane->away, NULL, memory_order_relaxed);

@@ -78,7 +78,8 @@ struct lane {
     struct sched_launch flushed; /* the most demanding launch that flushing threads issued since the scheduler heard */
     bool any_flushed;
 
-    _Atomic uint64_t synced; /* all up to here is complete: a synchronising call of the program said so */
+    _Atomic uint64_t completed; /* all up to here is complete, as far as the device's thread knows */
+    _Atomic uint64_t synced;    /* all up to here is complete: a synchronising call of the program said so */
 
     /* The device's thread only. */
     bool known; /* to the scheduler */
@@ -149,6 +150,12 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason);
 
 /* The same for all that is reserved now, and if the lane is away it comes home. */
 void lane_flush_all(struct lane *lane, enum sched_reason reason);
+
+/*
+ * The program will wait for what the lane did. If the lane is away, waiting for the convoy's markers is cheaper than
+ * going home, which takes two driver calls: then this waits, for a while, until all is known complete.
+ */
+void lane_await(struct lane *lane);
 
 /* All lanes of a context, or of the process if `context` is NULL. Returns how many had anything to issue. */
 uint32_t lanes_flush(struct engine *engine, const struct context *context, enum sched_reason reason);

@@ -69,6 +69,7 @@ static bool can_go_together(const struct member *a, const struct member *b)
            x->launch.function == y->launch.function && x->launch.shared_bytes == y->launch.shared_bytes &&
            memcmp(x->launch.block, y->launch.block, sizeof(x->launch.block)) == 0 &&
            x->launch.grid[2] == y->launch.grid[2] && x->parameter_bytes == y->parameter_bytes &&
+           (!record_cluster(x) || memcmp(x->launch.grid, y->launch.grid, sizeof(x->launch.grid)) == 0) &&
            x->extended == y->extended && (!x->extended || same_attributes(x, y));
 }
 

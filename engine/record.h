@@ -57,6 +57,18 @@ static inline void *record_parameters(const struct record *record)
     return (char *)(record + 1) + record->attribute_count * sizeof(CUlaunchAttribute);
 }
 
+/*
+ * The cluster size that came with the launch, or NULL. A pack may have clusters, if its members' grids are equal (no
+ * block of a cluster may be missing) and clusters do not extend along the axis of the members.
+ */
+static inline const unsigned int *record_cluster(const struct record *record)
+{
+    for (uint32_t i = 0; i < record->attribute_count; i++)
+        if (record_attributes(record)[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            return &record_attributes(record)[i].value.clusterDim.x; /* x, y, z */
+    return NULL;
+}
+
 static inline uint32_t record_bytes(uint32_t attributes, uint32_t parameter_bytes)
 {
     return (uint32_t)(sizeof(struct record) + attributes * sizeof(CUlaunchAttribute)) + parameter_bytes;

@@ -132,9 +132,11 @@ static CUresult synchronize(CUresult (*real)(CUstream), struct stream_key key, e
     uint64_t issued = 0;
     CUresult result;
 
-    order_stream(key, entry);
     if (!stream_is_per_thread(key))
         lane = lane_find(shim_engine, order_current_context(), key.stream);
+    if (lane)
+        lane_await(lane);
+    order_stream(key, entry);
     if (lane)
         issued = atomic_load_explicit(&lane->issued, memory_order_acquire);
     result = real(key.stream);

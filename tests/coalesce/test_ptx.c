@@ -493,6 +493,26 @@ Test(module, deep_nesting_and_long_statements_are_no_problem)
     free(text);
 }
 
+/* Each name is declared as often as it is used: what looks each up by walking takes hours. */
+Test(module, the_same_name_again_and_again_takes_no_time, .timeout = 20)
+{
+    enum { TIMES = 200000 };
+    char *text = malloc(80 * TIMES), *at = stpcpy(text, HEADER);
+    struct coalesce_output output;
+
+    for (int i = 0; i < TIMES; i++)
+        at = stpcpy(at, ".extern .func f;\n");
+    at = stpcpy(at, ".func f { ret; }\n.entry k() {\n");
+    for (int i = 0; i < TIMES; i++)
+        at = stpcpy(at, ".reg .b32 a<2>; .reg .b32 b, b5;\n");
+    for (int i = 0; i < TIMES; i++)
+        at = stpcpy(at, "mov.u32 a5, a1; call f;\n");
+    strcpy(at, "ret; }\n");
+    output = rewrite(text, usual);
+    free(output.image);
+    free(text);
+}
+
 /* ---- tables ---- */
 
 Test(tables, are_sorted_so_that_all_is_found)

@@ -135,8 +135,6 @@ enum client_mode client_mode(void)
     static const char *const names[] = {"direct", "full", "gate", "held"};
     const char *mode = getenv("TRAPS_MODE");
 
-    if (mode && strcmp(mode, "packed") == 0) /* to a program, what full is */
-        return CLIENT_FULL;
     for (int i = 0; mode && i < 4; i++)
         if (strcmp(mode, names[i]) == 0)
             return (enum client_mode)i;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one scenario of a trap program in one mode, and judges what cannot be seen from inside.
 
-  run.py --mode direct|full|gate|held|packed [--shim LIBRARY] [--sim FOLDER] [options] PROGRAM SCENARIO
+  run.py --mode direct|full|gate|held|packed|verify [--shim LIBRARY] [--sim FOLDER] [options] PROGRAM SCENARIO
 
 The program prints lines "expect ...", which say what the trace of the library must show (client.h explains them). In
 every mode but direct, each launch that reached the simulated driver must be in the library's trace, once, and neither
@@ -33,8 +33,11 @@ MODES = {
     "held": {"COISSUE_MODE": "full", "COISSUE_HOLD_CAP_US": "100000", "COISSUE_WINDOW": "1", "COISSUE_POLICY": "fit"},
     # One pack at a time, and all the time in the world to wait for company.
     "packed": {"COISSUE_MODE": "full", "COISSUE_HOLD_CAP_US": "100000", "COISSUE_PACKS": "1"},
+    # Each launch is replaced by its rewritten form for one member.
+    "verify": {"COISSUE_MODE": "full", "COISSUE_VERIFY": "verify-%p.json"},
 }
-FULL = ("full", "held", "packed")
+FULL = ("full", "held", "packed", "verify")
+LIKE_FULL = ("packed", "verify")  # for a program, and for what it expects to be said
 TIMEOUT_S = 40  # the program's own watchdog barks after 20
 LAUNCH = re.compile(r"^\d+ tid=\d+ (cuLaunchKernel|cuLaunchKernelEx|cuLaunchCooperativeKernel)(_ptsz)? = \d+(?:.* (\S+))?$")
 
@@ -49,7 +52,7 @@ def environment(options, folder):
         for name, value in os.environ.items()
         if not name.startswith(("COISSUE_", "SIMCUDA_", "CUDA_", "TRAPS_")) and name != "LD_PRELOAD"
     }
-    env["TRAPS_MODE"] = options.mode
+    env["TRAPS_MODE"] = "full" if options.mode in LIKE_FULL else options.mode
     if options.sim:
         env["LD_LIBRARY_PATH"] = options.sim
         env["SIMCUDA_TRACE"] = os.path.join(folder, "driver")
@@ -151,7 +154,7 @@ def judge_expectation(words, options, trace, launches):
         at_least(f"launches not held because of {rest[0]}", trace.home[rest[0]], int(rest[1]))
     elif kind == "home" and options.mode == "gate":
         at_least("launches not held", sum(trace.home.values()), int(rest[1]))
-    elif kind == "issued" and full and options.mode != "packed":
+    elif kind == "issued" and full and options.mode not in LIKE_FULL:
         at_least(f"launches issued because of {rest[0]}", trace.issued[rest[0]], int(rest[1]))
     elif kind == "none-held" and trace.held:
         raise Failure(f"{trace.held} launches were held, expected none")
@@ -165,7 +168,7 @@ def judge_expectation(words, options, trace, launches):
 def judge_lines(options, expectations, stderr):
     """Each announced line once, and no other line of the two libraries."""
     lines = stderr.splitlines()
-    as_mode = "full" if options.mode == "packed" else options.mode
+    as_mode = "full" if options.mode in LIKE_FULL else options.mode
     for words in expectations:
         if words[0] != "line":
             continue
