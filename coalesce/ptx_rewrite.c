@@ -180,6 +180,13 @@ static int check_directives(struct ptx_job *job, const char *start, const char *
     return error;
 }
 
+/*
+ * The offset of an indexed constant load has 16 bits and a sign, and ptxas 13.0 lets it wrap without a word: offset
+ * 0x8110 came out as -0x7ef0, and the kernel read elsewhere (illegal address on an H200). The bank begins up to 0x380
+ * bytes before the parameters (sm_100).
+ */
+enum { INDEXED_MAX = 0x8000 - 0x380 };
+
 static int plan_area(struct ptx_job *job, uint32_t members)
 {
     uint32_t most = job->module.version >= 81 && job->module.target >= 70 ? COALESCE_AREA_MAX : AREA_MAX_OLD;
@@ -188,7 +195,7 @@ static int plan_area(struct ptx_job *job, uint32_t members)
     uint32_t room = most < AREA_BASE + bytes ? 0 : (most - AREA_BASE - bytes) / stride + 1;
     uint32_t capacity = members < room ? members : room;
 
-    if (capacity == 0 || (members > 1 && capacity == 1))
+    if (capacity == 0 || (members > 1 && capacity == 1) || bytes > INDEXED_MAX - AREA_BASE)
         return ptx_refuse(job, COALESCE_PARAMETERS);
     job->layout = (struct coalesce_layout){
         .capacity = capacity,

@@ -290,6 +290,7 @@ static void carry_out(struct device *device, const struct sched_decision *decisi
 {
     bool compete = lanes_compete(device) || decision->kind == SCHED_COSCHEDULE;
 
+    atomic_fetch_add_explicit(&device->issues, 1, memory_order_relaxed);
     if (decision->count > 1)
         pack_issue(device, decision, issue_left_over);
     else

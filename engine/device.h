@@ -16,6 +16,7 @@ struct device {
     _Atomic uint32_t lane_top; /* lanes at or above were never used */
 
     _Atomic uint64_t packed_ns;      /* when several launches were last found that could go together; 0: never */
+    _Atomic uint64_t issues;         /* launches and packs that the device's thread issued */
     _Atomic uint32_t contexts_ended; /* how many; so that the thread does not trust a handle that was recycled */
 
     /* 1 while the thread sleeps or is about to. Mostly read: a committing thread looks at it once. */

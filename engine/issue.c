@@ -206,7 +206,7 @@ static void trace_issue(const struct lane *lane, const struct record *record, co
         .kind = record->kind == RECORD_OP ? TRACE_OP : TRACE_ISSUE,
         .reason = (uint16_t)issue->reason,
         .device = (uint32_t)lane->device->ordinal,
-        .value = {issue->pack, issue->members, 0},
+        .value = {issue->pack, issue->members, issue->first},
     };
 
     if (record->kind == RECORD_OP) {
@@ -351,38 +351,38 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
 }
 
 enum {
-    COMPANY_NS = 10000000, /* while packs are not older than this, lanes have company */
-    AWAIT_NS = 2000000,    /* how long a thread looks for a convoy's markers before it asks the driver to wait */
-    PATIENCE_NS = 200000,  /* how long a flush waits for the next launch of its lane to be issued in a pack */
+    COMPANY_NS = 10000000,    /* while packs are not older than this, lanes have company */
+    AWAIT_NS = 2000000,       /* how long a thread looks for a convoy's markers before it asks the driver to wait */
+    PATIENCE_NS = 200000,     /* how long a flush waits for a device's thread that issues nothing at all */
+    COMPANY_MAX_NS = 5000000, /* and for one that issues, but nothing of its lane */
 };
 
 /*
  * In a lane that has company, what a flush needs is better issued by the device's thread together with the others',
- * than here and now one by one: the program will wait for the device anyway. As long as the lane gets on, this waits;
- * the hold cap bounds that. True: it is all issued.
+ * than here and now one by one: the program will wait for the device anyway. As long as the device's thread gets on,
+ * this waits; the hold cap bounds how long it leaves the lane's launches. True: they are all issued.
  */
 static bool company_issues(struct lane *lane, uint64_t token)
 {
-    struct device *device = lane->device;
-    uint64_t seen = ring_consumed(&lane->ring), since = clock_ns(), now_ns;
+    const struct device *device = lane->device;
+    uint64_t begin_ns = clock_ns(), since = begin_ns, seen = 0, now_ns, issues;
 
     if (!lane->engine->options.coalesce ||
-        since - atomic_load_explicit(&device->packed_ns, memory_order_relaxed) > COMPANY_NS)
+        begin_ns - atomic_load_explicit(&((struct device *)device)->packed_ns, memory_order_relaxed) > COMPANY_NS)
         return false;
-    for (int spins = 1; seen < token; spins++) {
-        uint64_t consumed = ring_consumed(&lane->ring);
-
+    for (int spins = 1; ring_consumed(&lane->ring) < token; spins++) {
         if (spins % 64 != 0) {
             cpu_relax();
             continue;
         }
         sched_yield();
         now_ns = clock_ns();
-        if (consumed != seen)
+        issues = atomic_load_explicit(&((struct device *)device)->issues, memory_order_relaxed);
+        if (issues != seen)
             since = now_ns;
-        else if (now_ns - since > PATIENCE_NS)
+        seen = issues;
+        if (now_ns - since > PATIENCE_NS || now_ns - begin_ns > COMPANY_MAX_NS)
             return false;
-        seen = consumed;
     }
     return true;
 }

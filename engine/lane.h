@@ -194,6 +194,7 @@ struct issue {
     uint64_t begin_ns, end_ns;
     uint32_t pack;    /* number of the pack, 0: none */
     uint32_t members; /* of it */
+    bool first;       /* of the members: so that packs can be counted */
 };
 void lane_issued(struct lane *lane, const struct record *record, const struct sched_launch *launch,
                  const struct issue *issue);

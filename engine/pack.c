@@ -209,12 +209,13 @@ static uint32_t fill_area(const struct gathering *all, uint32_t count, const str
     return pack->count;
 }
 
-static void tell_issued(struct gathering *all, uint32_t count, struct convoy *convoy, const struct issue *issue)
+static void tell_issued(struct gathering *all, uint32_t count, struct convoy *convoy, struct issue *issue)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct member *member = &all->member[i];
         struct lane *lane = member->lane;
 
+        issue->first = i == 0;
         lane_issued(lane, member->record, &member->launch, issue);
         sched_issued(all->device->sched, lane->index, &member->launch, issue->end_ns);
         lane->told_issued = member->launch.seq;
