@@ -108,6 +108,11 @@ void client_expect_issued(const char *reason, int launches)
     printf("expect issued %s %d\n", reason, launches);
 }
 
+void client_expect_packed(int launches)
+{
+    printf("expect packed %d\n", launches);
+}
+
 void client_expect_none_held(void)
 {
     printf("expect none-held\n");

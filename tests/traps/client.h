@@ -94,6 +94,8 @@ void client_expect_held(int launches);
 void client_expect_home(const char *reason, int launches);
 /* Under full and held at least so many held launches were issued for this reason. */
 void client_expect_issued(const char *reason, int launches);
+/* In mode packed at least so many launches went in packs. */
+void client_expect_packed(int launches);
 /* No launch was held. */
 void client_expect_none_held(void);
 /* A line on stderr that contains the text, exactly once, in that mode ("full", "held", ...; "shim": all but direct). */

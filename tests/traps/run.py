@@ -156,6 +156,8 @@ def judge_expectation(words, options, trace, launches):
         at_least("launches not held", sum(trace.home.values()), int(rest[1]))
     elif kind == "issued" and full and options.mode not in LIKE_FULL:
         at_least(f"launches issued because of {rest[0]}", trace.issued[rest[0]], int(rest[1]))
+    elif kind == "packed" and options.mode == "packed":
+        at_least("launches in packs", trace.members, int(rest[0]))
     elif kind == "none-held" and trace.held:
         raise Failure(f"{trace.held} launches were held, expected none")
     elif kind == "driver-launches" and options.sim and launches[rest[0]] != int(rest[1]):
