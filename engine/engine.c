@@ -50,6 +50,7 @@ int engine_create(const struct engine_options *options, struct engine **created)
     memory += (sizeof(*engine) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
     engine->options = *options;
     engine->driver = options->driver;
+    twin_cache_init(&engine->twin_cache, options->cache, options->cache_bytes);
     handle_map_init(&engine->lanes, memory, LANE_SLOTS);
     memory += handle_map_memory(LANE_SLOTS);
     handle_map_init(&engine->functions, memory, FUNCTION_SLOTS);

@@ -9,6 +9,7 @@
  *   issue.c     taking records out of a lane and giving them to the driver
  *   code.h      which image each function came from
  *   twin.h      rewritten forms of kernels, and the thread that makes them
+ *   twin_cache  ... and where they are kept on disk
  *   convoy.h    streams of ours in which several lanes go together while their launches are coalesced
  *   pack.c      a decision to coalesce, carried out
  *   device.c    the background thread of a device: asks the scheduler, issues, watches completions
@@ -43,6 +44,7 @@
 #include "base/lock.h"
 #include "driver/driver.h"
 #include "engine/handle_map.h"
+#include "engine/twin_cache.h"
 #include "scheduler/scheduler.h"
 #include "trace/trace.h"
 
@@ -79,8 +81,10 @@ struct engine_options {
     const char *policy;             /* NULL or empty: the default */
     uint32_t window, packs;
     uint64_t hold_cap_ns, spin_ns;
-    bool coalesce; /* launches of several lanes may become one */
-    bool verify;   /* each launch is replaced by its rewritten form for one member */
+    bool coalesce;     /* launches of several lanes may become one */
+    const char *cache; /* folder for rewritten kernels; NULL or empty: the user's; "off": none */
+    uint64_t cache_bytes;
+    bool verify; /* each launch is replaced by its rewritten form for one member */
     struct sched_lane_attr lane_attr;
     /* Something that should not happen did. Called at most a few times, in any thread, perhaps under a lane's lock. */
     void (*failed)(const char *what, CUresult result);
@@ -102,7 +106,8 @@ struct engine {
     bool codes_full;
     _Atomic size_t code_copied; /* bytes of images that were copied */
     struct twin_maker twins;
-    struct lock twins_of_one; /* for verification only */
+    struct lock twins_of_one;     /* for verification only */
+    struct twin_cache twin_cache; /* whoever makes twins: its thread, or when verifying the holder of the lock above */
 
     struct context *contexts; /* ENGINE_CONTEXTS_MAX of them */
     CUcontext refused;        /* the last one that could not be set up. Needs `tables` */

@@ -42,6 +42,28 @@ static uint64_t address_of(void *context, const char *symbol)
     return (uint64_t)address;
 }
 
+/* From the cache on disk if it is there. What holds an address of this process, or lacks one, is not kept. */
+static int rewrite_or_remember(struct engine *engine, struct twin *twin, const struct coalesce_source *source,
+                               struct coalesce_output *output, const struct place *place)
+{
+    unsigned sm = twin->context->device->capability;
+    struct twin_key key = {.code = image_hash(source->bytes, source->size, 0),
+                           .kernel = source->kernel,
+                           .sm = sm,
+                           .members = twin->members,
+                           .form = twin->form};
+    int error = twin_cache_get(&engine->twin_cache, &key, output, &twin->refusal);
+
+    if (error != -ENOENT)
+        return error;
+    error = coalesce_rewrite(source, sm, twin->members, twin->form, output, &twin->refusal);
+    if (error == 0 && !place->asked)
+        twin_cache_put(&engine->twin_cache, &key, output, COALESCE_NONE);
+    else if (error == -ENOTSUP && twin->refusal != COALESCE_GLOBAL && twin->refusal != COALESCE_ROOM)
+        twin_cache_put(&engine->twin_cache, &key, NULL, twin->refusal);
+    return error;
+}
+
 /* The rewritten image, or a refusal. Needs code->reading. */
 static int rewrite(struct engine *engine, struct twin *twin, struct coalesce_output *output)
 {
@@ -62,7 +84,7 @@ static int rewrite(struct engine *engine, struct twin *twin, struct coalesce_out
     source.code = found.code;
     source.bytes = found.bytes;
     source.size = found.size;
-    error = coalesce_rewrite(&source, sm, twin->members, twin->form, output, &twin->refusal);
+    error = rewrite_or_remember(engine, twin, &source, output, &place);
     if (error == 0 && place.asked)
         twin->bound = twin->context->handle;
     image_code_finish(&found);

@@ -107,6 +107,16 @@ static const char *reason_kind(unsigned int reason)
     return sched_kind_name(sched_reason_kind((enum sched_reason)reason));
 }
 
+static const char *refusal_name(unsigned int refusal)
+{
+    return coalesce_refusal_name((enum coalesce_refusal)refusal);
+}
+
+static const char *refusal_text(unsigned int refusal)
+{
+    return coalesce_refusal_text((enum coalesce_refusal)refusal);
+}
+
 static int open_trace(void)
 {
     struct trace_options options = {
@@ -118,6 +128,9 @@ static int open_trace(void)
         .reason_text = reason_text,
         .kind_name = reason_kind,
         .reason_count = SCHED_REASON_COUNT,
+        .refusal_name = refusal_name,
+        .refusal_text = refusal_text,
+        .refusal_count = COALESCE_REFUSAL_COUNT,
     };
     int error = trace_create(&options, &shim_trace);
 
@@ -136,6 +149,8 @@ static int open_engine(void)
         .window = shim_config.window,
         .packs = (uint32_t)shim_config.packs,
         .coalesce = shim_config.coalesce && !shim_config.verify[0],
+        .cache = shim_config.cache,
+        .cache_bytes = (uint64_t)shim_config.cache_mib << 20,
         .verify = shim_config.verify[0] != 0,
         .hold_cap_ns = shim_config.hold_cap_ns,
         .spin_ns = shim_config.spin_ns,

@@ -64,6 +64,7 @@ def environment(options, folder):
         env.update(MODES[options.mode])
         env["COISSUE_TRACE"] = os.path.join(folder, "trace-%p.json")
         env["COISSUE_TRACE_FLUSH_MS"] = "20"
+        env["COISSUE_CACHE"] = "off"
         preload.append(preloadable(options, folder))
     preload += options.after
     if preload:
