@@ -5,7 +5,10 @@
  *   main.c     the table of sub-commands
  *   options.c  reading options, complaining
  *   library.c  where libcoissue.so is, and adding it to LD_PRELOAD
+ *   process.c  starting a program and waiting for it
+ *   report.c   what a verified run reports
  *   run.c      coissue run: start a program with coissue in front of it
+ *   verify.c   coissue verify: is a program's output the same with rewritten kernels
  *   config.c   coissue config: what the settings are
  *   doctor.c   coissue doctor: would it work here
  *   trace.c    coissue trace: a trace in numbers
@@ -26,12 +29,15 @@
 #include <stddef.h>
 
 enum { STATUS_FINE = 0, STATUS_BAD_NEWS = 1, STATUS_USAGE = 2 };
+/* As shells have it: a program that is not there, one that cannot be run, one that a signal ended. */
+enum { STATUS_NOT_FOUND = 127, STATUS_NOT_STARTED = 126, STATUS_SIGNAL = 128 };
 
 /* argv of a sub-command: `arguments[0]` is its name, NULL at the end. Each returns the exit status. */
 int cli_run(int count, char **arguments);
 int cli_config(int count, char **arguments);
 int cli_doctor(int count, char **arguments);
 int cli_trace(int count, char **arguments);
+int cli_verify(int count, char **arguments);
 int cli_version(int count, char **arguments);
 
 /* --- options.c --- */
@@ -54,6 +60,9 @@ struct cli_option {
  */
 int cli_options(const struct cli_option *table, int count, char **arguments);
 
+/* False after a complaint. */
+bool cli_set_variable(const char *name, const char *value);
+
 /* Flushes stdout. False, after a complaint, if what was printed did not get out. */
 bool cli_finish_output(void);
 
@@ -71,5 +80,31 @@ bool cli_preload(const char *library);
 
 /* True if a word of LD_PRELOAD is a libcoissue.so. */
 bool cli_is_preloaded(void);
+
+/* Both of them: finds the library and puts it into LD_PRELOAD, unless there is one; then `wanted` must be NULL. */
+bool cli_add_library(const char *wanted);
+
+/* --- process.c --- */
+
+/* Complains that a program did not start. Returns what a shell's exit status would be. */
+int cli_cannot_start(const char *program, int error);
+
+/* From now on signals that ask to end are noted, and passed on to the program that runs. */
+void cli_watch_signals(void);
+bool cli_interrupted(void);
+/* Ends this process by the signal that was noted. Returns if there was none. */
+void cli_end_as_interrupted(void);
+
+struct cli_start {
+    char **arguments;
+    int input, output, errors; /* descriptors to use; below 0: our own */
+    /* In the new process, before it becomes the program. False, after a complaint: it must not. May be NULL. */
+    bool (*prepare)(void *context);
+    void *context;
+};
+
+/* Starts a program and waits until it has ended; `status` is that of waitpid. False, after a complaint, if it did not
+ * start. */
+bool cli_run_program(const struct cli_start *start, int *status);
 
 #endif

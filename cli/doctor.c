@@ -23,10 +23,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char usage[] = "usage: coissue doctor\n"
-                            "\n"
-                            "Says whether coissue would work here: driver, devices, library, variables, MPS.\n"
-                            "Exit status 0 if it would.\n";
+static const char usage[] =
+    "usage: coissue doctor\n"
+    "\n"
+    "Says whether coissue would work here: driver, devices, library, coalescing, variables, MPS.\n"
+    "Exit status 0 if it would.\n";
 
 enum { TEXT_MAX = 1024, DEVICES_MAX = 16, PROBE_SECONDS = 60 /* creating no context, a driver answers in a few */ };
 
@@ -103,6 +104,39 @@ static void report_hooks(FILE *out, void *library, const char *driver_file)
     fprintf(out, "lookup %s\n", file_of(dlsym(library, "cuGetProcAddress_v2")));
 }
 
+/* Which of the functions are missing that engine/twin.c loads rewritten kernels with. */
+static void report_coalescing(FILE *out, void *library)
+{
+    static const char *const needed[] = {"cuLibraryLoadData",   "cuLibraryUnload",      "cuLibraryGetKernel",
+                                         "cuKernelGetFunction", "cuKernelGetAttribute", "cuKernelSetAttribute",
+                                         "cuFuncGetAttribute",  "cuFuncGetParamInfo"};
+    const char *separator = "unloadable ";
+
+    for (size_t i = 0; i < array_length(needed); i++) {
+        if (dlsym(library, needed[i]))
+            continue;
+        fprintf(out, "%s%s", separator, needed[i]);
+        separator = ", ";
+    }
+    if (*separator == ',')
+        fputc('\n', out);
+}
+
+/* What coalesce/inflate.c looks for. */
+static void report_inflaters(FILE *out)
+{
+    static const struct {
+        const char *key, *file, *function;
+    } inflaters[] = {{"zstd", "libzstd.so.1", "ZSTD_decompress"}, {"lz4", "liblz4.so.1", "LZ4_decompress_safe"}};
+
+    for (size_t i = 0; i < array_length(inflaters); i++) {
+        void *library = dlopen(inflaters[i].file, RTLD_NOW | RTLD_LOCAL);
+
+        if (library)
+            fprintf(out, "%s %s\n", inflaters[i].key, file_of(dlsym(library, inflaters[i].function)));
+    }
+}
+
 static int probe(int fd)
 {
     FILE *out = fdopen(fd, "w");
@@ -112,6 +146,7 @@ static int probe(int fd)
         return STATUS_USAGE;
     /* A process with the preload has the name; dlsym of "dlsym" says where look-ups go, driver or not. */
     fprintf(out, "dlsym %s\n", file_of(dlsym(RTLD_DEFAULT, "dlsym")));
+    report_inflaters(out);
     library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         fprintf(out, "missing %s\n", dlerror());
@@ -119,6 +154,7 @@ static int probe(int fd)
     }
     report_driver(out, library);
     report_hooks(out, library, file_of(dlsym(library, "cuDriverGetVersion")));
+    report_coalescing(out, library);
     return fclose(out) ? STATUS_USAGE : STATUS_FINE;
 }
 
@@ -130,6 +166,7 @@ struct findings {
     char devices[DEVICES_MAX][TEXT_MAX];
     int device_count, hooked, present;
     char dlsym_file[TEXT_MAX], launch[TEXT_MAX], lookup[TEXT_MAX];
+    char unloadable[TEXT_MAX], zstd[TEXT_MAX], lz4[TEXT_MAX];
     int status; /* of waitpid */
 };
 
@@ -138,9 +175,11 @@ static void take_line(struct findings *findings, char *text)
     const struct {
         const char *key;
         char *to;
-    } keys[] = {{"missing", findings->missing}, {"driver", findings->driver},    {"version", findings->version},
-                {"init", findings->init},       {"dlsym", findings->dlsym_file}, {"launch", findings->launch},
-                {"lookup", findings->lookup}};
+    } keys[] = {{"missing", findings->missing},  {"driver", findings->driver},
+                {"version", findings->version},  {"init", findings->init},
+                {"dlsym", findings->dlsym_file}, {"launch", findings->launch},
+                {"lookup", findings->lookup},    {"zstd", findings->zstd},
+                {"lz4", findings->lz4},          {"unloadable", findings->unloadable}};
     char *value = strchr(text, ' ');
 
     text[strcspn(text, "\n")] = '\0';
@@ -257,6 +296,29 @@ static void examine_library(const char *library, const struct findings *findings
             library);
 }
 
+static void examine_inflater(const char *what, const char *library, const char *found)
+{
+    if (*found)
+        say("ok", "kernels in images that are compressed by %s can be coalesced: %s", what, found);
+    else
+        say("warn", "kernels in images that are compressed by %s are not coalesced: %s is missing", what, library);
+}
+
+/* Can launches of several tenants become one? Without it, coissue works all the same. */
+static void examine_coalescing(const struct findings *findings)
+{
+    if (findings->missing[0] || findings->status)
+        return; /* without a driver there is nothing to say */
+    if (findings->unloadable[0]) {
+        say("warn", "launches are not coalesced: this driver cannot load rewritten kernels, for it lacks %s",
+            findings->unloadable);
+        return;
+    }
+    say("ok", "launches can be coalesced: this driver can load rewritten kernels");
+    examine_inflater("Zstandard", "libzstd.so.1", findings->zstd);
+    examine_inflater("LZ4", "liblz4.so.1", findings->lz4);
+}
+
 static void examine_permissions(void)
 {
     glob_t nodes;
@@ -354,6 +416,12 @@ static void examine_settings(void)
     config_read(&config, get, environ, complain_setting, NULL);
     if (config.disable || config.mode == MODE_OFF)
         say("warn", "%s switches coissue off", config.disable ? "COISSUE_DISABLE" : "COISSUE_MODE");
+    else if (!config.coalesce)
+        say("note", "COISSUE_COALESCE switches coalescing off");
+    else if (config.mode != MODE_FULL)
+        say("note", "launches are only coalesced in mode full");
+    if (config.verify[0])
+        say("note", "COISSUE_VERIFY is for testing: each launch is replaced, and none are coalesced");
 }
 
 static int examine(void)
@@ -373,6 +441,7 @@ static int examine(void)
     } else {
         say("FAIL", "there is no libcoissue.so to preload");
     }
+    examine_coalescing(&plain);
     examine_permissions();
     examine_settings();
     examine_variables();

@@ -116,3 +116,15 @@ bool cli_preload(const char *library)
     free(joined);
     return fine;
 }
+
+bool cli_add_library(const char *wanted)
+{
+    char path[PATH_MAX];
+
+    if (cli_is_preloaded()) {
+        if (wanted)
+            cli_complain("--library: LD_PRELOAD has a libcoissue.so already");
+        return !wanted;
+    }
+    return cli_find_library(wanted, path) && cli_preload(path);
+}

@@ -15,6 +15,7 @@ static const struct {
     {"config", cli_config, "show all settings and where they come from"},
     {"doctor", cli_doctor, "say whether coissue would work here"},
     {"trace", cli_trace, "show a trace in numbers"},
+    {"verify", cli_verify, "say whether a program's output stays the same with rewritten kernels"},
     {"version", cli_version, "show the version"},
 };
 

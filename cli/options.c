@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *command_name;
@@ -66,6 +67,14 @@ int cli_options(const struct cli_option *table, int count, char **arguments)
             *option->value = equals ? equals + 1 : arguments[++at];
     }
     return at;
+}
+
+bool cli_set_variable(const char *name, const char *value)
+{
+    if (setenv(name, value, 1) == 0)
+        return true;
+    cli_complain("%s: %s", name, strerror(errno));
+    return false;
 }
 
 bool cli_finish_output(void)

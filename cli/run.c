@@ -25,6 +25,8 @@ static const char usage[] = "usage: coissue run [options] [--] PROGRAM [ARGUMENT
                             "  --hold-cap TIME    longest hold                             COISSUE_HOLD_CAP_US\n"
                             "  --window N         launches in flight                       COISSUE_WINDOW\n"
                             "  --policy NAME      scheduling policy                        COISSUE_POLICY\n"
+                            "  --coalesce on|off  make one launch of several of a kernel   COISSUE_COALESCE\n"
+                            "  --packs N          such launches in flight                  COISSUE_PACKS\n"
                             "  --trace FILE       trace for ui.perfetto.dev                COISSUE_TRACE\n"
                             "  --summary          print a table at exit                    COISSUE_SUMMARY\n"
                             "  --log LEVEL        off, error, warn, info, debug or trace   COISSUE_LOG\n"
@@ -153,14 +155,6 @@ static bool check_setting(struct setting *setting)
     return false;
 }
 
-static bool set(const char *name, const char *value)
-{
-    if (setenv(name, value, 1) == 0)
-        return true;
-    cli_complain("%s: %s", name, strerror(errno));
-    return false;
-}
-
 static bool apply(struct setting *settings, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -168,32 +162,9 @@ static bool apply(struct setting *settings, size_t count)
             return false;
     for (size_t i = 0; i < count; i++)
         if (settings[i].value &&
-            !set(settings[i].variable, settings[i].unit ? settings[i].converted : settings[i].value))
+            !cli_set_variable(settings[i].variable, settings[i].unit ? settings[i].converted : settings[i].value))
             return false;
     return true;
-}
-
-static bool add_library(const char *wanted)
-{
-    char path[PATH_MAX];
-
-    if (cli_is_preloaded()) {
-        if (wanted)
-            cli_complain("--library: LD_PRELOAD has a libcoissue.so already");
-        return !wanted;
-    }
-    return cli_find_library(wanted, path) && cli_preload(path);
-}
-
-/* Only returns if the program cannot be started. As shells do: 127 if it is not there, 126 if it cannot be run. */
-static int become(char **arguments)
-{
-    int error;
-
-    execvp(arguments[0], arguments);
-    error = errno;
-    cli_complain("cannot start '%s': %s", arguments[0], strerror(error));
-    return error == ENOENT ? 127 : 126;
 }
 
 int cli_run(int count, char **arguments)
@@ -202,6 +173,7 @@ int cli_run(int count, char **arguments)
         {"--mode", "COISSUE_MODE"},         {"--slo", "COISSUE_SLO_MS", MILLISECONDS},
         {"--weight", "COISSUE_WEIGHT"},     {"--hold-cap", "COISSUE_HOLD_CAP_US", MICROSECONDS},
         {"--window", "COISSUE_WINDOW"},     {"--policy", "COISSUE_POLICY"},
+        {"--coalesce", "COISSUE_COALESCE"}, {"--packs", "COISSUE_PACKS"},
         {"--trace", "COISSUE_TRACE"},       {"--log", "COISSUE_LOG"},
         {"--log-file", "COISSUE_LOG_FILE"},
     };
@@ -227,8 +199,10 @@ int cli_run(int count, char **arguments)
         cli_complain("the program to run is missing");
         return STATUS_USAGE;
     }
-    if (!apply(settings, SETTINGS) || (summary && !set("COISSUE_SUMMARY", "on")) || !add_library(library))
+    if (!apply(settings, SETTINGS) || (summary && !cli_set_variable("COISSUE_SUMMARY", "on")) ||
+        !cli_add_library(library))
         return STATUS_USAGE;
-    unsetenv("COISSUE_LIBRARY"); /* it was for us; the library would report it as unknown */
-    return become(arguments + at);
+    unsetenv("COISSUE_LIBRARY");           /* it was for us; the library would report it as unknown */
+    execvp(arguments[at], arguments + at); /* only returns if the program cannot be started */
+    return cli_cannot_start(arguments[at], errno);
 }

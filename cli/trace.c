@@ -4,7 +4,9 @@
  *
  * A call that held its launch is a slice that says so. What was issued is a slice of category "issue" with a grid
  * (operations that are no kernels have none), whose "decision" says which way it went; "home" is a launch that was not
- * held. A file that does not look like this is refused with the number of the event.
+ * held. A pack, several launches that were issued as one, is one such slice with "pack" and "members"; what it says of
+ * each launch is at the end of the launch's pair of category "held". Attempts to rewrite a kernel are slices of
+ * category "rewrite". A file that does not look like this is refused with the number of the event.
  */
 #include "cli/cli.h"
 
@@ -21,8 +23,9 @@
 static const char usage[] =
     "usage: coissue trace FILE [--json]\n"
     "\n"
-    "Shows how many launches went which way, how long they were held, for each lane and in all,\n"
-    "and the reasons. FILE is what COISSUE_TRACE or 'coissue run --trace' made.\n";
+    "Shows how many launches went which way, how long they were held, for each lane and in all, and the\n"
+    "reasons; how many were issued as one; and which kernels could not be rewritten for that. FILE is what "
+    "COISSUE_TRACE or 'coissue run --trace' made.\n";
 
 enum way { ALONE, COSCHEDULE, COALESCE, HOME, WAYS };
 
@@ -41,7 +44,12 @@ struct group {
 struct reason {
     char *name, *text; /* owned */
     enum way way;
-    uint64_t launches;
+    uint64_t count; /* launches that went so; or forms of kernels that were refused */
+};
+
+struct reasons {
+    struct reason *at; /* owned */
+    size_t count;
 };
 
 struct summary {
@@ -51,22 +59,30 @@ struct summary {
     struct group all;
     struct group *lanes; /* owned, by number */
     size_t lane_count;
-    struct reason *reasons; /* owned */
-    size_t reason_count;
+    struct reasons reasons;
+    uint64_t packs, packed, widest; /* packs, launches in them, launches in the largest */
+    uint64_t rewritten, refused;    /* forms of kernels */
+    struct reasons refusals;
 };
+
+static void finish_reasons(struct reasons *reasons)
+{
+    for (size_t i = 0; i < reasons->count; i++) {
+        free(reasons->at[i].name);
+        free(reasons->at[i].text);
+    }
+    free(reasons->at);
+}
 
 static void finish(struct summary *summary)
 {
     json_decref(summary->root);
     for (size_t i = 0; i < summary->lane_count; i++)
         free(summary->lanes[i].held_us);
-    for (size_t i = 0; i < summary->reason_count; i++) {
-        free(summary->reasons[i].name);
-        free(summary->reasons[i].text);
-    }
     free(summary->all.held_us);
     free(summary->lanes);
-    free(summary->reasons);
+    finish_reasons(&summary->reasons);
+    finish_reasons(&summary->refusals);
 }
 
 /* Says what is wrong with an event; the answer is always false. */
@@ -174,24 +190,23 @@ static bool add_hold(struct group *group, double held_us)
     return true;
 }
 
-static bool add_reason(struct summary *summary, const json_t *args, enum way way)
+static bool add_reason(struct reasons *reasons, const char *name, const char *text, enum way way)
 {
-    const char *name = text_of(args, "reason");
     struct reason *moved;
 
-    for (size_t i = 0; i < summary->reason_count; i++) {
-        if (summary->reasons[i].way == way && strcmp(summary->reasons[i].name, name) == 0) {
-            summary->reasons[i].launches++;
+    for (size_t i = 0; i < reasons->count; i++) {
+        if (reasons->at[i].way == way && strcmp(reasons->at[i].name, name) == 0) {
+            reasons->at[i].count++;
             return true;
         }
     }
-    moved = realloc(summary->reasons, (summary->reason_count + 1) * sizeof(*moved));
+    moved = realloc(reasons->at, (reasons->count + 1) * sizeof(*moved));
     if (!moved)
         return out_of_memory();
-    summary->reasons = moved;
-    moved += summary->reason_count;
-    *moved = (struct reason){strdup(name), strdup(text_of(args, "reason text")), way, 1};
-    summary->reason_count++;
+    reasons->at = moved;
+    moved += reasons->count;
+    *moved = (struct reason){strdup(name), strdup(text), way, 1};
+    reasons->count++;
     return (moved->name && moved->text) || out_of_memory();
 }
 
@@ -207,7 +222,7 @@ static bool add_launch(struct summary *summary, size_t index, const json_t *args
     if (way == WAYS)
         return bad_event(summary, index, "is an issued launch without a known 'decision'");
     summary->all.launches[way]++;
-    if (!add_reason(summary, args, way))
+    if (!add_reason(&summary->reasons, text_of(args, "reason"), text_of(args, "reason text"), way))
         return false;
     if (way == HOME)
         return true; /* it never was in a lane */
@@ -220,6 +235,33 @@ static bool add_launch(struct summary *summary, size_t index, const json_t *args
         return false;
     group->launches[way]++;
     return add_hold(group, json_number_value(held)) && add_hold(&summary->all, json_number_value(held));
+}
+
+static bool add_pack(struct summary *summary, size_t index, const json_t *args)
+{
+    json_int_t members = json_integer_value(json_object_get(args, "members"));
+
+    if (members < 1)
+        return bad_event(summary, index, "is a pack without a number 'members'");
+    summary->packs++;
+    summary->packed += (uint64_t)members;
+    if ((uint64_t)members > summary->widest)
+        summary->widest = (uint64_t)members;
+    return true;
+}
+
+static bool add_rewrite(struct summary *summary, size_t index, const json_t *args)
+{
+    const json_t *rewritten = json_object_get(args, "rewritten");
+
+    if (!json_is_boolean(rewritten))
+        return bad_event(summary, index, "is a rewriting that does not say whether it was 'rewritten'");
+    if (json_is_true(rewritten)) {
+        summary->rewritten++;
+        return true;
+    }
+    summary->refused++;
+    return add_reason(&summary->refusals, text_of(args, "result"), text_of(args, "result text"), 0);
 }
 
 static bool add_call(struct summary *summary, size_t index, const json_t *args)
@@ -246,17 +288,24 @@ static bool add_event(struct summary *summary, size_t index, const json_t *event
     const char *category = text_of(event, "cat");
     const json_t *args = json_object_get(event, "args");
     bool issue = strcmp(category, "issue") == 0, call = strcmp(category, "cuda_driver") == 0;
+    bool rewrite = strcmp(category, "rewrite") == 0, pack = json_object_get(args, "pack");
 
     if (!json_is_object(event))
         return bad_event(summary, index, "is not an object");
     if (!json_is_string(json_object_get(event, "ph")))
         return bad_event(summary, index, "has no 'ph'");
-    if (!issue && !call)
+    if (pack && strcmp(category, "held") == 0)
+        return add_launch(summary, index, args);
+    if (!issue && !call && !rewrite)
         return true;
     if (!json_is_object(args))
         return bad_event(summary, index, "is a call or an issue without 'args'");
+    if (rewrite)
+        return add_rewrite(summary, index, args);
     if (call)
         return add_call(summary, index, args);
+    if (pack)
+        return add_pack(summary, index, args);
     if (json_object_get(args, "grid"))
         return add_launch(summary, index, args);
     summary->operations++;
@@ -292,14 +341,14 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int by_launches(const void *a, const void *b)
+static int by_count(const void *a, const void *b)
 {
     const struct reason *x = a, *y = b;
 
     if (x->way != y->way)
         return x->way < y->way ? -1 : 1;
-    if (x->launches != y->launches)
-        return x->launches > y->launches ? -1 : 1;
+    if (x->count != y->count)
+        return x->count > y->count ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
@@ -310,8 +359,10 @@ static void sort(struct summary *summary)
     for (size_t i = 0; i < summary->lane_count; i++)
         if (summary->lanes[i].held_count)
             qsort(summary->lanes[i].held_us, summary->lanes[i].held_count, sizeof(double), by_value);
-    if (summary->reason_count)
-        qsort(summary->reasons, summary->reason_count, sizeof(*summary->reasons), by_launches);
+    if (summary->reasons.count)
+        qsort(summary->reasons.at, summary->reasons.count, sizeof(struct reason), by_count);
+    if (summary->refusals.count)
+        qsort(summary->refusals.at, summary->refusals.count, sizeof(struct reason), by_count);
 }
 
 static bool summarise(struct summary *summary)
@@ -349,9 +400,41 @@ static void print_group(const struct group *group)
            percentile(group, 90), percentile(group, 99), percentile(group, 100), group->name);
 }
 
-static void print_text(const struct summary *summary)
+static double mean_width(const struct summary *summary)
+{
+    return summary->packs ? (double)summary->packed / (double)summary->packs : 0;
+}
+
+static void print_coalescing(const struct summary *summary)
+{
+    if (summary->packs)
+        printf("packs: %" PRIu64 ", of %.1f launches on average and %" PRIu64 " at most\n", summary->packs,
+               mean_width(summary), summary->widest);
+    if (summary->rewritten || summary->refused)
+        printf("forms of kernels rewritten for packs: %" PRIu64 ", not rewritten: %" PRIu64 "\n", summary->rewritten,
+               summary->refused);
+}
+
+static void print_reasons(const struct summary *summary)
 {
     static const char *const way_texts[WAYS] = {"alone", "co-scheduled", "coalesced", "not held"};
+
+    if (summary->reasons.count)
+        puts("\nlaunches  way           reason");
+    for (size_t i = 0; i < summary->reasons.count; i++) {
+        const struct reason *reason = &summary->reasons.at[i];
+
+        printf("%8" PRIu64 "  %-13s %s: %s\n", reason->count, way_texts[reason->way], reason->name, reason->text);
+    }
+    if (summary->refusals.count)
+        puts("\n   forms  not rewritten");
+    for (size_t i = 0; i < summary->refusals.count; i++)
+        printf("%8" PRIu64 "  %s: %s\n", summary->refusals.at[i].count, summary->refusals.at[i].name,
+               summary->refusals.at[i].text);
+}
+
+static void print_text(const struct summary *summary)
+{
     const json_t *about = json_object_get(summary->root, "otherData");
 
     printf("process %" JSON_INTEGER_FORMAT " on %s, coissue %s: %s\n",
@@ -359,17 +442,14 @@ static void print_text(const struct summary *summary)
            text_of(about, "command line"));
     printf("launches: %" PRIu64 ", held: %" PRIu64 "; other operations held: %" PRIu64 "; flushes: %" PRIu64 "\n",
            summary->all.held + summary->all.launches[HOME], summary->all.held, summary->operations, summary->flushes);
+    print_coalescing(summary);
     if (summary->lost)
         printf("events lost: %" PRIu64 ", so all numbers are too small\n", summary->lost);
     printf("\n    held    alone  co-sch.  coalesc  us: p50       p90       p99       max  lane\n");
     for (size_t i = 0; i < summary->lane_count; i++)
         print_group(&summary->lanes[i]);
     print_group(&summary->all);
-    if (summary->reason_count)
-        puts("\nlaunches  way           reason");
-    for (size_t i = 0; i < summary->reason_count; i++)
-        printf("%8" PRIu64 "  %-13s %s: %s\n", summary->reasons[i].launches, way_texts[summary->reasons[i].way],
-               summary->reasons[i].name, summary->reasons[i].text);
+    print_reasons(summary);
 }
 
 static json_t *number(uint64_t value)
@@ -394,6 +474,26 @@ static json_t *group_json(const struct group *group)
     return object;
 }
 
+static json_t *packs_json(const struct summary *summary)
+{
+    return json_pack("{s:I, s:I, s:f, s:I}", "count", (json_int_t)summary->packs, "launches",
+                     (json_int_t)summary->packed, "mean", mean_width(summary), "largest", (json_int_t)summary->widest);
+}
+
+static json_t *rewrites_json(const struct summary *summary)
+{
+    json_t *refusals = json_array();
+
+    for (size_t i = 0; i < summary->refusals.count; i++) {
+        const struct reason *refusal = &summary->refusals.at[i];
+
+        json_array_append_new(refusals, json_pack("{s:s, s:s, s:I}", "refusal", refusal->name, "text", refusal->text,
+                                                  "forms", (json_int_t)refusal->count));
+    }
+    return json_pack("{s:I, s:I, s:o}", "rewritten", (json_int_t)summary->rewritten, "refused",
+                     (json_int_t)summary->refused, "refusals", refusals);
+}
+
 static void print_json(const struct summary *summary)
 {
     static const char *const copied[] = {"version", "pid", "host", "command line"};
@@ -410,14 +510,16 @@ static void print_json(const struct summary *summary)
     for (size_t i = 0; i < summary->lane_count; i++)
         json_array_append_new(lanes, group_json(&summary->lanes[i]));
     json_object_set_new(out, "lanes", lanes);
-    for (size_t i = 0; i < summary->reason_count; i++) {
-        const struct reason *reason = &summary->reasons[i];
+    for (size_t i = 0; i < summary->reasons.count; i++) {
+        const struct reason *reason = &summary->reasons.at[i];
 
         json_array_append_new(reasons,
                               json_pack("{s:s, s:s, s:s, s:I}", "way", way_keys[reason->way], "reason", reason->name,
-                                        "text", reason->text, "launches", (json_int_t)reason->launches));
+                                        "text", reason->text, "launches", (json_int_t)reason->count));
     }
     json_object_set_new(out, "reasons", reasons);
+    json_object_set_new(out, "packs", packs_json(summary));
+    json_object_set_new(out, "rewrites", rewrites_json(summary));
     json_dumpf(out, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(out);

@@ -2,7 +2,8 @@
  *
  * Counts launches in a trace of coissue. A call that held its launch is a slice that says so, on the track of its
  * thread. What was issued is a slice of category "issue" with a grid (operations that are no kernels have none), whose
- * "decision" says which way it went; "home" is a launch that was not held.
+ * "decision" says which way it went; "home" is a launch that was not held. Several launches that were issued as one are
+ * one slice, which says how many "members" it has.
  */
 #include "demo/demo.h"
 
@@ -30,7 +31,8 @@ static void count_event(const json_t *event, struct launch_counts *counts)
     counts->seen += strcmp(decision, "home") == 0;
     counts->alone += strcmp(decision, "alone") == 0;
     counts->coscheduled += strcmp(decision, "coschedule") == 0;
-    counts->coalesced += strcmp(decision, "coalesce") == 0;
+    if (strcmp(decision, "coalesce") == 0)
+        counts->coalesced += (uint64_t)json_integer_value(json_object_get(args, "members"));
 }
 
 bool counts_read(const char *path, struct launch_counts *counts)

@@ -346,7 +346,8 @@ static void rest(struct device *device)
     atomic_store_explicit(&device->asleep, 1, memory_order_relaxed);
     /* `asleep` before, the rings after. Pairs with the fence in device_ring. */
     atomic_thread_fence(memory_order_seq_cst);
-    if (!any_waiting(device) && !atomic_load_explicit(&device->engine->stopping, memory_order_acquire))
+    if (!any_waiting(device) && atomic_load_explicit(&device->awaited, memory_order_relaxed) == 0 &&
+        !atomic_load_explicit(&device->engine->stopping, memory_order_acquire))
         wait_word(&device->asleep, 1, UINT64_MAX);
     atomic_store_explicit(&device->asleep, 0, memory_order_relaxed);
 }
@@ -378,7 +379,8 @@ static void device_loop(struct device *device)
         } else {
             if (idle_since == 0)
                 idle_since = now_ns;
-            if (now_ns - idle_since >= device->engine->options.spin_ns)
+            if (now_ns - idle_since >= device->engine->options.spin_ns &&
+                atomic_load_explicit(&device->awaited, memory_order_relaxed) == 0)
                 rest(device);
             else
                 idle_round(&rounds);

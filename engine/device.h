@@ -19,6 +19,8 @@ struct device {
     _Atomic uint64_t issues;         /* launches and packs that the device's thread issued */
     _Atomic uint32_t contexts_ended; /* how many; so that the thread does not trust a handle that was recycled */
 
+    _Atomic uint32_t awaited; /* threads that look at what this thread finds out: it must not sleep */
+
     /* 1 while the thread sleeps or is about to. Mostly read: a committing thread looks at it once. */
     _Alignas(CACHE_LINE) _Atomic uint32_t asleep;
 

@@ -34,7 +34,7 @@ struct function {
     bool cluster_required;       /* must be launched with a cluster size */
 
     struct code *code;         /* where it comes from; NULL: not known, so it is never coalesced */
-    struct twin *twins[4][3];  /* by form and class, see twin.h. The device's thread; [..][TWIN_ONE]: see twin_of_one */
+    struct twin *twins[4][2];  /* by form and class, see twin.h. The device's thread; [..][TWIN_ONE]: see twin_of_one */
     _Atomic uint64_t launches; /* counted when verifying */
     _Atomic uint64_t replaced; /* by a twin */
 

@@ -89,7 +89,7 @@ static bool fire_twin(struct lane *lane, const struct record *record, CUresult *
     coalesce_pack_begin(&pack, &twin->layout, lane->area);
     if (coalesce_pack_add(&pack, record->launch.grid, record_parameters(record)) < 0)
         return false;
-    shot = (struct lane_shot){.function = twin->handle, .parameters = lane->area, .bytes = twin->layout.bytes};
+    shot = (struct lane_shot){.function = twin->handle, .parameters = lane->area, .bytes = coalesce_pack_bytes(&pack)};
     memcpy(shot.grid, pack.grid, sizeof(shot.grid));
     *result = lane_fire(lane, record, &shot);
     atomic_fetch_add_explicit(&function->replaced, 1, memory_order_relaxed);
@@ -387,16 +387,26 @@ static bool company_issues(struct lane *lane, uint64_t token)
     return true;
 }
 
+static bool complete_or_home(const struct lane *lane)
+{
+    struct lane *mine = (struct lane *)lane;
+
+    return atomic_load_explicit(&mine->completed, memory_order_acquire) >=
+               atomic_load_explicit(&mine->issued, memory_order_acquire) ||
+           !atomic_load_explicit(&mine->away, memory_order_acquire);
+}
+
 void lane_await(struct lane *lane)
 {
+    struct device *device = lane->device;
     uint64_t since = 0, now_ns;
 
     if (!atomic_load_explicit(&lane->away, memory_order_acquire) || !company_issues(lane, ring_reserved(&lane->ring)))
         return;
-    for (int spins = 1; atomic_load_explicit(&lane->completed, memory_order_acquire) <
-                            atomic_load_explicit(&lane->issued, memory_order_acquire) &&
-                        atomic_load_explicit(&lane->away, memory_order_acquire);
-         spins++) {
+    /* Before the bell: the device's thread either sees that somebody waits, or is woken. */
+    atomic_fetch_add_explicit(&device->awaited, 1, memory_order_seq_cst);
+    device_ring(device);
+    for (int spins = 1; !complete_or_home(lane); spins++) {
         if (spins % 64 != 0) {
             cpu_relax();
             continue;
@@ -405,8 +415,9 @@ void lane_await(struct lane *lane)
         now_ns = clock_ns();
         since = since ? since : now_ns;
         if (now_ns - since > AWAIT_NS)
-            return; /* long work: the driver knows better how to wait for it */
+            break; /* long work: the driver knows better how to wait for it */
     }
+    atomic_fetch_sub_explicit(&device->awaited, 1, memory_order_relaxed);
 }
 
 static void come_home(struct lane *lane)

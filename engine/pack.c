@@ -231,7 +231,7 @@ static uint32_t issue_together(struct gathering *all, uint32_t count, enum sched
     struct engine *engine = device->engine;
     struct lane *first = all->member[0].lane;
     const struct record *record = all->member[0].record;
-    const struct twin *twin = twin_get(engine, record->launch.function, first->context, form_of(all, count), count);
+    const struct twin *twin = twin_get(engine, record->launch.function, first->context, form_of(all, count));
     struct convoy *convoy = twin ? choose_convoy(all, count) : NULL;
     struct issue issue = {.reason = reason, .begin_ns = clock_ns()};
     struct coalesce_pack pack;
@@ -247,7 +247,8 @@ static uint32_t issue_together(struct gathering *all, uint32_t count, enum sched
     for (uint32_t i = 0; i < count; i++)
         if (!convoy_join(convoy, all->member[i].lane))
             return 0;
-    shot = (struct lane_shot){.function = twin->handle, .parameters = device->area, .bytes = twin->layout.bytes};
+    shot =
+        (struct lane_shot){.function = twin->handle, .parameters = device->area, .bytes = coalesce_pack_bytes(&pack)};
     memcpy(shot.grid, pack.grid, sizeof(shot.grid));
     result = lane_fire(first, record, &shot);
     if (result != CUDA_SUCCESS) {

@@ -13,8 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const uint32_t class_members[TWIN_CLASSES] = {
-    [TWIN_ONE] = 1, [TWIN_FEW] = TWIN_FEW_MEMBERS, [TWIN_MANY] = SCHED_PACK_MAX};
+static const uint32_t class_members[TWIN_CLASSES] = {[TWIN_ONE] = 1, [TWIN_MANY] = SCHED_PACK_MAX};
 
 /* ---- the code of a twin ---- */
 
@@ -296,16 +295,11 @@ static void ask(struct engine *engine, struct twin *twin)
 
 bool function_may_pack(const struct function *function, unsigned form)
 {
-    if (!function->code || function->parameter_bytes == 0 ||
-        atomic_load_explicit(&function->code->gone, memory_order_relaxed))
-        return false;
-    for (int class = TWIN_FEW; class < TWIN_CLASSES; class ++) {
-        const struct twin *twin = function->twins[form][class];
+    const struct twin *twin = function->twins[form][TWIN_MANY];
 
-        if (twin && atomic_load_explicit(&((struct twin *)twin)->state, memory_order_relaxed) == TWIN_REFUSED)
-            return false;
-    }
-    return true;
+    return function->code && function->parameter_bytes > 0 &&
+           !atomic_load_explicit(&function->code->gone, memory_order_relaxed) &&
+           (!twin || atomic_load_explicit(&((struct twin *)twin)->state, memory_order_relaxed) != TWIN_REFUSED);
 }
 
 static bool usable(struct twin *twin, const struct context *context)
@@ -344,20 +338,16 @@ static struct twin *begin(struct engine *engine, const struct function *function
 }
 
 const struct twin *twin_get(struct engine *engine, const struct function *function, struct context *context,
-                            unsigned form, uint32_t count)
+                            unsigned form)
 {
-    int class = count > TWIN_FEW_MEMBERS ? TWIN_MANY : TWIN_FEW;
-    struct twin **slot = &((struct function *)function)->twins[form][class], *other;
+    struct twin **slot = &((struct function *)function)->twins[form][TWIN_MANY];
 
     if (!*slot && function_may_pack(function, form)) {
-        *slot = begin(engine, function, context, form, class);
+        *slot = begin(engine, function, context, form, TWIN_MANY);
         if (*slot)
             ask(engine, *slot);
     }
-    if (*slot && usable(*slot, context))
-        return *slot;
-    other = function->twins[form][class == TWIN_MANY ? TWIN_FEW : TWIN_MANY];
-    return other && usable(other, context) ? other : NULL;
+    return *slot && usable(*slot, context) ? *slot : NULL;
 }
 
 const struct twin *twin_of_one(struct engine *engine, const struct function *function, struct context *context,

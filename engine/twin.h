@@ -6,8 +6,8 @@
  * rewritten and loaded, its attributes are made those of the original. No launch waits for that; until the twin is
  * ready, and for ever if it is refused, the members of the pack are issued one by one.
  *
- * A twin has room for a fixed number of members, because that sizes its parameter area, and the driver copies the whole
- * area with every launch. So there are classes.
+ * A twin has room for as many members as a pack may have, or as fit into the largest parameter area. The driver copies
+ * no more of the area than the launch says, and the launch costs accordingly (measured, bench/h200/micro.py).
  *
  * Twins are libraries (CUlibrary), not modules: one serves all contexts. One whose code holds the address of a
  * variable serves the context in which that address is valid, `bound`.
@@ -22,8 +22,8 @@
 #include "engine/function.h"
 #include "engine/lane.h"
 
-enum { TWIN_ONE, TWIN_FEW, TWIN_MANY, TWIN_CLASSES }; /* members: 1, TWIN_FEW_MEMBERS, SCHED_PACK_MAX */
-enum { TWIN_FORMS = (COALESCE_FOLD | COALESCE_RAGGED) + 1, TWIN_FEW_MEMBERS = 16 };
+enum { TWIN_ONE, TWIN_MANY, TWIN_CLASSES }; /* members: 1, SCHED_PACK_MAX */
+enum { TWIN_FORMS = (COALESCE_FOLD | COALESCE_RAGGED) + 1 };
 
 enum twin_state {
     TWIN_ASKED,   /* on its way */
@@ -48,11 +48,11 @@ struct twin {
 };
 
 /*
- * The twin for a pack of `count` members in a context if it is ready and may be used, else NULL; if nobody asked for it
+ * The twin for packs of this form in a context if it is ready and may be used, else NULL; if nobody asked for it
  * yet, it is asked for. Never waits. The device's thread.
  */
 const struct twin *twin_get(struct engine *engine, const struct function *function, struct context *context,
-                            unsigned form, uint32_t count);
+                            unsigned form);
 
 /* The driver refused to launch it, so it is never tried again. */
 void twin_failed(const struct twin *twin, CUresult result);

@@ -24,6 +24,9 @@ struct trace_counts {
     _Atomic uint64_t submitted, home, issued, ops, flushes, lost;
     _Atomic uint64_t hold_ns_total, hold_ns_max;
     _Atomic uint64_t by_reason[TRACE_REASONS_MAX];
+    _Atomic uint64_t packs, packed, widest;
+    _Atomic uint64_t by_width[TRACE_WIDTHS];
+    _Atomic uint64_t by_refusal[TRACE_REFUSALS_MAX]; /* 0: rewritten */
 };
 
 /*
@@ -64,14 +67,35 @@ struct trace_stream {
     uint32_t tid;       /* 0: slot is free */
     uint32_t pending;   /* issued and not seen complete */
     uint64_t oldest_ns; /* when the first of those was issued, or when progress was last seen if that is later */
+    uint64_t begun_ns;  /* begin of the last slice of an issue */
     uint64_t issued_ns, complete_ns; /* ends of the last slices */
+    uint32_t pack;                   /* whose slice that is, 0: no pack's */
     char name[TRACE_NAME_MAX + 1];
 };
+
+/* Launches of one lane that were issued one after the other in the same stream. */
+struct trace_run {
+    struct trace_stream *stream;
+    uint64_t launches; /* not seen complete */
+};
+
+/* A lane is at home, goes with a pack, and comes home: while one run completes the next one is issued. */
+enum { RUNS_MAX = 4, PROGRESS_MAX = 8 };
 
 struct trace_lane {
     bool named;
     uint64_t complete; /* of what was issued */
+    uint32_t run_count;
+    struct trace_run runs[RUNS_MAX]; /* oldest first */
     char name[TRACE_NAME_MAX + 1];
+};
+
+/* What completed in one stream, seen at one time: launches of several lanes, if they went in packs. */
+struct trace_progress {
+    struct trace_stream *stream;
+    uint64_t begin_ns, launches;
+    uint32_t device;
+    uint32_t lane; /* UINT32_MAX: several */
 };
 
 struct trace_new_name {
@@ -87,7 +111,7 @@ enum {
     BUFFER_BYTES = 256 * 1024,
     /* One event: its name four times at most, all of it escaped to six bytes each, and the rest. */
     EVENT_NAME_MAX = 512,
-    EVENT_TEXT_MAX = 4 * 6 * EVENT_NAME_MAX + 4096,
+    EVENT_TEXT_MAX = 4 * 6 * EVENT_NAME_MAX + 6144,
     TAIL_TEXT_MAX = 16 * 1024,
 };
 
@@ -103,7 +127,12 @@ struct trace_tracks {
     struct trace_stream streams[STREAMS_MAX];
     struct trace_stream other; /* for streams beyond STREAMS_MAX */
     struct trace_lane lanes[TRACE_LANES_MAX];
-    char special_name[3][TRACE_NAME_MAX + 1]; /* of the handles 0, 1 and 2 */
+    char special_name[3][TRACE_NAME_MAX + 1];     /* of the handles 0, 1 and 2 */
+    struct trace_progress progress[PROGRESS_MAX]; /* seen at `progress_ns`, and not written yet */
+    uint32_t progress_count;
+    uint64_t progress_ns;
+    uint64_t rewritten_ns; /* end of the last slice of a rewriting */
+    bool rewriting_named;
 };
 
 struct trace_pick {
@@ -143,6 +172,8 @@ void trace_writer_stop(struct trace_writer *writer, uint64_t timeout_ns);
 /* Adds one or more JSON events, each preceded by a comma, at most EVENT_TEXT_MAX bytes. */
 void trace_tracks_event(struct trace_tracks *tracks, const struct trace_event *event);
 void trace_tracks_name(struct trace_tracks *tracks, const struct trace_new_name *name);
+/* Adds what was kept back because more could have belonged to it: at the end of the events that are there. */
+void trace_tracks_pause(struct trace_tracks *tracks);
 /* Names of the processes: the first events of the file, without a comma in front. */
 void trace_tracks_begin(struct trace_tracks *tracks);
 

@@ -97,6 +97,53 @@ static void add_fact(struct text *out, uint64_t value, const char *label)
     text_char(out, '\n');
 }
 
+/* A number of tenths, and what it is. */
+static void add_tenths(struct text *out, uint64_t tenths, const char *label)
+{
+    char number[32];
+    struct text text;
+    size_t length;
+
+    text_init(&text, number, sizeof(number));
+    text_decimal(&text, tenths, 1);
+    length = text_end(&text);
+    text_pad(out, out->length, length < NUMBER_WIDTH ? NUMBER_WIDTH - length : 0);
+    text_string(out, number);
+    text_pad(out, out->length, SHARE_WIDTH + 2);
+    text_string(out, label);
+    text_char(out, '\n');
+}
+
+static void add_packs(struct text *out, const struct trace_totals *totals)
+{
+    if (!totals->packs)
+        return;
+    add_fact(out, totals->packs, "packs: launches of several tenants that were issued as one");
+    add_tenths(out, (totals->packed * 10 + totals->packs / 2) / totals->packs, "launches in a pack, on average");
+    add_fact(out, totals->widest, "launches in the largest pack");
+}
+
+/* A kernel is rewritten for packs of few and of many launches, and again if their grids differ. */
+static void add_rewrites(struct text *out, const struct trace *trace, const struct trace_totals *totals)
+{
+    const struct trace_options *options = &trace->options;
+
+    if (!totals->rewritten && !totals->refused)
+        return;
+    add_fact(out, totals->rewritten, "forms of kernels that were rewritten for packs");
+    if (!totals->refused)
+        return;
+    add_fact(out, totals->refused, "forms of kernels that were not, because");
+    for (unsigned int i = 1; i < options->refusal_count; i++) {
+        if (!totals->by_refusal[i])
+            continue;
+        add_number(out, totals->by_refusal[i]);
+        text_pad(out, out->length, SHARE_WIDTH + 4);
+        text_clean(out, options->refusal_text ? options->refusal_text(i) : "(no text)", 120);
+        text_char(out, '\n');
+    }
+}
+
 static void add_time(struct text *out, uint64_t ns, const char *label)
 {
     char time[32];
@@ -131,6 +178,8 @@ size_t trace_summary(const struct trace *trace, char *buffer, size_t size)
     add_time(&out, totals.hold_ns_max, "longest time held");
     add_fact(&out, totals.ops, "held operations other than launches");
     add_fact(&out, totals.flushes, "calls that flushed held launches");
+    add_packs(&out, &totals);
+    add_rewrites(&out, trace, &totals);
     if (trace->writer || totals.lost)
         add_fact(&out, totals.lost, "trace events lost");
     return text_end(&out);

@@ -114,6 +114,26 @@ static void count_issue(struct trace_counts *counts, const struct trace_event *e
     }
 }
 
+/* Members of the widest packs that belong to this row: 2, 4, 8, ... */
+static unsigned int width_row(uint32_t members)
+{
+    unsigned int row = members > 2 ? 31 - (unsigned int)__builtin_clz(members - 1) : 0;
+
+    return row < TRACE_WIDTHS ? row : TRACE_WIDTHS - 1;
+}
+
+static void count_pack(struct trace_counts *counts, const struct trace_event *event, bool shared)
+{
+    uint32_t members = event->value[1];
+
+    add(&counts->packed, 1, shared);
+    if (event->value[2] != 1)
+        return;
+    add(&counts->packs, 1, shared);
+    add(&counts->by_width[width_row(members)], 1, shared);
+    raise_to(&counts->widest, members);
+}
+
 static void count(struct trace_counts *counts, const struct trace_event *event, bool shared)
 {
     switch (event->kind) {
@@ -125,12 +145,18 @@ static void count(struct trace_counts *counts, const struct trace_event *event, 
         break;
     case TRACE_ISSUE:
         count_issue(counts, event, shared);
+        if (event->value[0])
+            count_pack(counts, event, shared);
         break;
     case TRACE_OP:
         add(&counts->ops, 1, shared);
         return;
     case TRACE_FLUSH:
         add(&counts->flushes, 1, shared);
+        return;
+    case TRACE_REWRITE:
+        if (event->value[0] < TRACE_REFUSALS_MAX)
+            add(&counts->by_refusal[event->value[0]], 1, shared);
         return;
     default:
         return;
@@ -177,6 +203,22 @@ static uint64_t get(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+static void add_packs(const struct trace_counts *counts, struct trace_totals *totals)
+{
+    totals->packs += get(&counts->packs);
+    totals->packed += get(&counts->packed);
+    if (get(&counts->widest) > totals->widest)
+        totals->widest = get(&counts->widest);
+    for (int i = 0; i < TRACE_WIDTHS; i++)
+        totals->by_width[i] += get(&counts->by_width[i]);
+    for (int i = 0; i < TRACE_REFUSALS_MAX; i++) {
+        uint64_t rewrites = get(&counts->by_refusal[i]);
+
+        totals->by_refusal[i] += rewrites;
+        *(i ? &totals->refused : &totals->rewritten) += rewrites;
+    }
+}
+
 static void add_counts(const struct trace *trace, const struct trace_counts *counts, struct trace_totals *totals)
 {
     uint64_t *const kinds[WENT_COUNT] = {&totals->alone, &totals->coscheduled, &totals->coalesced};
@@ -197,6 +239,7 @@ static void add_counts(const struct trace *trace, const struct trace_counts *cou
         if (kinds[trace->went[i]])
             *kinds[trace->went[i]] += launches;
     }
+    add_packs(counts, totals);
 }
 
 void trace_totals(const struct trace *trace, struct trace_totals *totals)
@@ -282,7 +325,8 @@ int trace_create(const struct trace_options *options, struct trace **trace)
     struct trace *made;
     char *memory;
 
-    if (rings > RINGS_MAX || events > EVENTS_MAX || events & (events - 1) || options->reason_count > TRACE_REASONS_MAX)
+    if (rings > RINGS_MAX || events > EVENTS_MAX || events & (events - 1) ||
+        options->reason_count > TRACE_REASONS_MAX || options->refusal_count > TRACE_REFUSALS_MAX)
         return -EINVAL;
     layout = lay_out(rings, events, file);
     memory = mmap(NULL, layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

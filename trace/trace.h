@@ -28,12 +28,14 @@
 enum trace_kind {
     TRACE_SUBMIT, /* caller: a launch was held. corr, lane, name, grid, block; ts = submission, dur = the call */
     TRACE_HOME,   /* caller: a launch was not held but issued by the caller. as SUBMIT, with reason */
-    TRACE_ISSUE, /* issuer: a held launch was issued. corr, lane, stream, reason, ts/dur = the driver call, submit_ns */
+    TRACE_ISSUE,  /* issuer: a held launch was issued. corr, lane, stream, reason, ts/dur = the driver call, submit_ns.
+                     Launches that were coalesced: value[0] = number of the pack (0: none), [1] = its members, [2] = 1 in
+                     one of its members; stream and ts/dur are the same for all of them */
     TRACE_COMPLETE, /* issuer: the first `corr` of what was issued for the lane are complete. lane, stream, corr, ts */
     TRACE_FLUSH,    /* caller: a call flushed lanes. name = the driver function, lane (UINT32_MAX: several), ts/dur */
     TRACE_OP,       /* issuer: a held op that is no kernel was issued. as ISSUE; name = the driver function */
-    TRACE_REWRITE,  /* engine: a kernel was rewritten, or not. name, ts/dur, value[0] = refusal, [1] = form, [2] =
-                       members */
+    TRACE_REWRITE,  /* engine: a kernel was rewritten, or not. name, ts/dur, value[0] = refusal (0: none, it was), [1] =
+                       form, [2] = members that fit */
     TRACE_LOAD,     /* engine: counters. value[0] = held, value[1] = in flight, value[2] = SM demand (thousandths) */
     TRACE_KIND_COUNT
 };
@@ -68,9 +70,14 @@ struct trace_options {
     const char *(*reason_text)(unsigned int reason);
     const char *(*kind_name)(unsigned int reason); /* decision kind of that reason */
     unsigned int reason_count;                     /* at most TRACE_REASONS_MAX */
+    /* The same of why kernels are not rewritten, so that trace/ need not know coalesce/. */
+    const char *(*refusal_name)(unsigned int refusal);
+    const char *(*refusal_text)(unsigned int refusal);
+    unsigned int refusal_count; /* at most TRACE_REFUSALS_MAX */
 };
 
-enum { TRACE_REASONS_MAX = 64 };
+/* Packs are counted by width: up to 2 members, up to 4, and so on; those beyond the last row are in it. */
+enum { TRACE_REASONS_MAX = 64, TRACE_REFUSALS_MAX = 64, TRACE_WIDTHS = 7 };
 
 struct trace;
 
@@ -113,6 +120,10 @@ struct trace_totals {
     uint64_t ops, flushes, lost;
     uint64_t hold_ns_total, hold_ns_max;   /* from submission to issue */
     uint64_t by_reason[TRACE_REASONS_MAX]; /* HOME and ISSUE */
+    uint64_t packs, packed, widest;        /* packs, launches in them, launches in the largest one */
+    uint64_t by_width[TRACE_WIDTHS];       /* packs of up to 2, 4, ..., 128 launches */
+    uint64_t rewritten, refused;           /* REWRITE: one for each form of a kernel that was asked for */
+    uint64_t by_refusal[TRACE_REFUSALS_MAX];
 };
 void trace_totals(const struct trace *trace, struct trace_totals *totals);
 

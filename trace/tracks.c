@@ -9,7 +9,11 @@
  *   caller threads (real process)     slices: calls that held, issued or flushed; flows begin here
  *   lanes                             pairs: a launch from submission to issue. They overlap, so they are no slices
  *   streams, two tracks for each      slices: calls that issued, flows end here; and what was seen to complete
+ *   rewriting of kernels              slices (process of the streams)
  *   counters (process of the streams)
+ *
+ * A pack, several launches that were coalesced, is one call and one slice; the flow of each member ends in it. What is
+ * particular to a member, such as its lane and how long it was held, is with the end of its pair.
  *
  * Slices of one track may nest but not overlap. Caller threads cannot overlap with themselves. Issue slices of a stream
  * come from several threads and reach the writer out of order now and then: they are clamped, and say so.
@@ -21,6 +25,7 @@
 #include <unistd.h>
 
 enum { LANES_PID = 10000000, STREAMS_PID = 20000000 };
+enum { REWRITING_TID = 2 * STREAMS_MAX + 3 }; /* above those of all streams, in their process */
 
 static void field(struct text *out, const char *key, uint64_t value)
 {
@@ -319,6 +324,38 @@ static void caller_slice(struct trace_tracks *tracks, const struct trace_event *
         flow_end(tracks, "s", tracks->pid, event->tid, event->ts_ns, event->corr);
 }
 
+static bool is_member(const struct trace_event *event)
+{
+    return event->kind == TRACE_ISSUE && event->value[0];
+}
+
+static void add_pack(struct text *out, const struct trace_event *event)
+{
+    field(out, "\"pack\":", event->value[0]);
+    field(out, ",\"members\":", event->value[1]);
+}
+
+static void add_held_time(struct text *out, const struct trace_event *event)
+{
+    if (event->submit_ns && event->kind != TRACE_HOME)
+        microseconds(out, ",\"held_us\":", event->ts_ns > event->submit_ns ? event->ts_ns - event->submit_ns : 0);
+}
+
+/* What is known of one member of a pack. Its pack has one slice for all of them. */
+static void add_member(const struct trace_tracks *tracks, const struct trace_event *event)
+{
+    struct text *out = tracks->out;
+
+    text_string(out, ",\"args\":{");
+    add_pack(out, event);
+    field(out, ",\"correlation\":", event->corr);
+    field(out, ",\"lane\":", event->lane);
+    add_geometry(out, event);
+    add_reason(tracks, event);
+    add_held_time(out, event);
+    text_char(out, '}');
+}
+
 /* The time in the lane. Named after the lane, because viewers put pairs with one name into one row. */
 static void held_pair(struct trace_tracks *tracks, const struct trace_event *event)
 {
@@ -341,78 +378,203 @@ static void held_pair(struct trace_tracks *tracks, const struct trace_event *eve
             text_string(out, ",\"kernel\":");
             text_json(out, event->name, EVENT_NAME_MAX);
             text_char(out, '}');
+        } else if (is_member(event)) {
+            add_member(tracks, event);
         }
         text_char(out, '}');
     }
 }
 
-static void issue_slice(struct trace_tracks *tracks, const struct trace_event *event)
+/* A pack, drawn with its first member that arrives, has a correlation and a time for each member: see add_member. */
+static void draw_issue(struct trace_tracks *tracks, struct trace_stream *stream, const struct trace_event *event)
 {
-    struct trace_stream *stream = see_stream(tracks, event);
     struct text *out = tracks->out;
     uint64_t begin = event->ts_ns > stream->issued_ns ? event->ts_ns : stream->issued_ns;
     uint64_t end = event->ts_ns + event->dur_ns > begin ? event->ts_ns + event->dur_ns : begin;
 
-    if (event->kind != TRACE_HOME)
-        held_pair(tracks, event);
     begin_event(tracks, "X", STREAMS_PID + tracks->pid, stream->tid, begin);
     microseconds(out, ",\"dur\":", end - begin);
     add_name(out, "issue", event->name);
-    field(out, ",\"args\":{\"correlation\":", event->corr);
+    text_string(out, ",\"args\":{");
+    if (is_member(event)) {
+        add_pack(out, event);
+    } else {
+        field(out, "\"correlation\":", event->corr);
+        field(out, ",\"lane\":", event->lane);
+        add_held_time(out, event);
+    }
     text_string(out, ",\"stream\":\"");
     text_hex(out, event->stream);
     field(out, "\",\"device\":", event->device);
-    field(out, ",\"lane\":", event->lane);
     if (event->kind != TRACE_OP)
         add_geometry(out, event);
     add_reason(tracks, event);
-    if (event->submit_ns && event->kind != TRACE_HOME)
-        microseconds(out, ",\"held_us\":", event->ts_ns > event->submit_ns ? event->ts_ns - event->submit_ns : 0);
     if (begin != event->ts_ns)
         microseconds(out, ",\"clamped_us\":", begin - event->ts_ns);
     text_string(out, "}}");
-    if (event->kind != TRACE_OP)
-        flow_end(tracks, "f", STREAMS_PID + tracks->pid, stream->tid, begin, event->corr);
 
+    stream->begun_ns = begin;
     stream->issued_ns = end;
-    if (event->kind != TRACE_HOME && !stream->pending++)
-        stream->oldest_ns = begin;
+    stream->pack = is_member(event) ? event->value[0] : 0;
+}
+
+static void drop_pending(struct trace_stream *stream, uint64_t launches)
+{
+    stream->pending -= launches < stream->pending ? (uint32_t)launches : stream->pending;
+}
+
+/* A launch is in the stream: it will be seen to complete as one of its lane's, and the lane does not say where. */
+static void note_issue(struct trace_tracks *tracks, struct trace_stream *stream, const struct trace_event *event)
+{
+    struct trace_lane *lane = event->lane < TRACE_LANES_MAX ? &tracks->lanes[event->lane] : NULL;
+
+    if (!stream->pending++)
+        stream->oldest_ns = stream->begun_ns;
+    if (!lane)
+        return;
+    if (lane->run_count && lane->runs[lane->run_count - 1].stream == stream) {
+        lane->runs[lane->run_count - 1].launches++;
+        return;
+    }
+    if (lane->run_count == RUNS_MAX) { /* nothing was seen to complete for so long: the oldest counts as done */
+        drop_pending(lane->runs[0].stream, lane->runs[0].launches);
+        memmove(lane->runs, lane->runs + 1, sizeof(lane->runs) - sizeof(lane->runs[0]));
+        lane->run_count--;
+    }
+    lane->runs[lane->run_count++] = (struct trace_run){stream, 1};
+}
+
+static void issue_slice(struct trace_tracks *tracks, const struct trace_event *event)
+{
+    struct trace_stream *stream = see_stream(tracks, event);
+
+    if (event->kind != TRACE_HOME)
+        held_pair(tracks, event);
+    if (!is_member(event) || stream->pack != event->value[0])
+        draw_issue(tracks, stream, event);
+    if (event->kind != TRACE_OP)
+        flow_end(tracks, "f", STREAMS_PID + tracks->pid, stream->tid, stream->begun_ns, event->corr);
+    if (event->kind != TRACE_HOME)
+        note_issue(tracks, stream, event);
+}
+
+static void progress_slice(struct trace_tracks *tracks, const struct trace_progress *seen)
+{
+    struct trace_stream *stream = seen->stream;
+    struct text *out = tracks->out;
+
+    begin_event(tracks, "X", STREAMS_PID + tracks->pid, stream->tid + 1, seen->begin_ns);
+    microseconds(out, ",\"dur\":", tracks->progress_ns - seen->begin_ns);
+    text_string(out, ",\"cat\":\"device\",\"name\":\"");
+    text_unsigned(out, seen->launches);
+    text_string(out, seen->launches == 1 ? " launch\"" : " launches\"");
+    field(out, ",\"args\":{\"device\":", seen->device);
+    if (seen->lane != UINT32_MAX)
+        field(out, ",\"lane\":", seen->lane);
+    else
+        text_string(out, ",\"lane\":\"several\"");
+    text_string(out, ",\"stream\":\"");
+    text_hex(out, stream->handle);
+    text_string(out, "\"}}");
+    stream->complete_ns = tracks->progress_ns;
+}
+
+void trace_tracks_pause(struct trace_tracks *tracks)
+{
+    for (uint32_t i = 0; i < tracks->progress_count; i++)
+        if (tracks->progress_ns > tracks->progress[i].begin_ns)
+            progress_slice(tracks, &tracks->progress[i]);
+    tracks->progress_count = 0;
 }
 
 /*
  * Progress is seen now and then, for all launches since the last time. The slice begins where the device can first have
  * worked on them: at the first issue after the stream was idle, or when it was last seen to have completed something.
+ * Lanes that went in packs are seen to complete together: their launches are added up to one slice.
  */
-static void complete_slice(struct trace_tracks *tracks, const struct trace_event *event)
+static void add_progress(struct trace_tracks *tracks, struct trace_stream *stream, const struct trace_event *event,
+                         uint64_t launches)
 {
-    struct trace_stream *stream = see_stream(tracks, event);
-    struct text *out = tracks->out;
-    uint64_t launches = event->corr, begin;
+    struct trace_progress *seen;
+    uint32_t i = 0;
 
-    if (event->lane < TRACE_LANES_MAX) {
-        struct trace_lane *lane = &tracks->lanes[event->lane];
-
-        if (event->corr > lane->complete) /* otherwise the lane's number was given to a new lane */
-            launches -= lane->complete;
-        lane->complete = event->corr;
-    }
+    if (tracks->progress_ns != event->ts_ns || tracks->progress_count == PROGRESS_MAX)
+        trace_tracks_pause(tracks);
+    tracks->progress_ns = event->ts_ns;
     if (!stream->pending) /* the events of its issues were lost */
         return;
-    begin = stream->oldest_ns > stream->complete_ns ? stream->oldest_ns : stream->complete_ns;
-    if (event->ts_ns > begin) {
-        begin_event(tracks, "X", STREAMS_PID + tracks->pid, stream->tid + 1, begin);
-        microseconds(out, ",\"dur\":", event->ts_ns - begin);
-        text_string(out, ",\"cat\":\"device\",\"name\":\"");
-        text_unsigned(out, launches);
-        text_string(out, launches == 1 ? " launch\"" : " launches\"");
-        field(out, ",\"args\":{\"device\":", event->device);
-        field(out, ",\"lane\":", event->lane);
-        text_string(out, ",\"stream\":\"");
-        text_hex(out, event->stream);
-        text_string(out, "\"}}");
-        stream->complete_ns = event->ts_ns;
+    while (i < tracks->progress_count && tracks->progress[i].stream != stream)
+        i++;
+    seen = &tracks->progress[i];
+    if (i == tracks->progress_count) {
+        uint64_t begin = stream->oldest_ns > stream->complete_ns ? stream->oldest_ns : stream->complete_ns;
+
+        tracks->progress_count++;
+        *seen = (struct trace_progress){stream, begin, 0, event->device, event->lane};
     }
-    stream->pending -= launches < stream->pending ? (uint32_t)launches : stream->pending;
+    seen->launches += launches;
+    if (seen->lane != event->lane)
+        seen->lane = UINT32_MAX;
+    drop_pending(stream, launches);
+}
+
+static void complete(struct trace_tracks *tracks, const struct trace_event *event)
+{
+    struct trace_lane *lane = event->lane < TRACE_LANES_MAX ? &tracks->lanes[event->lane] : NULL;
+    uint64_t launches = event->corr;
+
+    if (!lane) {
+        add_progress(tracks, see_stream(tracks, event), event, launches);
+        return;
+    }
+    if (event->corr > lane->complete) /* otherwise the lane's number was given to a new lane */
+        launches -= lane->complete;
+    lane->complete = event->corr;
+    while (launches && lane->run_count) {
+        struct trace_run *run = &lane->runs[0];
+        uint64_t done = launches < run->launches ? launches : run->launches;
+
+        add_progress(tracks, run->stream, event, done);
+        launches -= done;
+        run->launches -= done;
+        if (run->launches)
+            break;
+        memmove(run, run + 1, sizeof(lane->runs) - sizeof(*run));
+        lane->run_count--;
+    }
+}
+
+/* On a track of their own, whoever does it: the library's thread for that, or, when verifying, those of the program. */
+static void rewrite_slice(struct trace_tracks *tracks, const struct trace_event *event)
+{
+    const struct trace_options *options = &tracks->trace->options;
+    uint64_t begin = event->ts_ns > tracks->rewritten_ns ? event->ts_ns : tracks->rewritten_ns;
+    uint64_t end = event->ts_ns + event->dur_ns > begin ? event->ts_ns + event->dur_ns : begin;
+    uint32_t pid = STREAMS_PID + tracks->pid, refusal = event->value[0];
+    struct text *out = tracks->out;
+
+    if (!tracks->rewriting_named) {
+        tracks->rewriting_named = true;
+        metadata(tracks, "thread_name", pid, REWRITING_TID, "kernel rewriting");
+        sort_index(tracks, "thread_sort_index", pid, REWRITING_TID, REWRITING_TID);
+    }
+    begin_event(tracks, "X", pid, REWRITING_TID, begin);
+    microseconds(out, ",\"dur\":", end - begin);
+    add_name(out, "rewrite", event->name);
+    if (refusal < options->refusal_count && options->refusal_name) {
+        text_string(out, ",\"args\":{\"result\":");
+        text_json(out, options->refusal_name(refusal), EVENT_NAME_MAX);
+        text_string(out, ",\"result text\":");
+        text_json(out, options->refusal_text ? options->refusal_text(refusal) : "", EVENT_NAME_MAX);
+    } else {
+        field(out, ",\"args\":{\"result\":", refusal);
+    }
+    text_string(out, refusal ? ",\"rewritten\":false" : ",\"rewritten\":true");
+    field(out, ",\"form\":", event->value[1]);
+    field(out, ",\"members\":", event->value[2]);
+    field(out, ",\"device\":", event->device);
+    text_string(out, "}}");
+    tracks->rewritten_ns = end;
 }
 
 static void counters(struct trace_tracks *tracks, const struct trace_event *event)
@@ -448,10 +610,13 @@ void trace_tracks_event(struct trace_tracks *tracks, const struct trace_event *e
         issue_slice(tracks, event);
         break;
     case TRACE_COMPLETE:
-        complete_slice(tracks, event);
+        complete(tracks, event);
         break;
     case TRACE_LOAD:
         counters(tracks, event);
+        break;
+    case TRACE_REWRITE:
+        rewrite_slice(tracks, event);
         break;
     }
 }

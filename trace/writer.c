@@ -31,10 +31,15 @@ enum {
 };
 
 /* Heap sort: in place, never quadratic, and unlike qsort of the C library without malloc. Earlier first; of two that
- * begin together, the longer first, because it contains the other. */
+ * begin together, the longer first, because it contains the other. Otherwise what is together in a ring, such as the
+ * members of a pack, stays together. */
 static bool comes_before(const struct trace_pick *a, const struct trace_pick *b)
 {
-    return a->ts_ns != b->ts_ns ? a->ts_ns < b->ts_ns : a->dur_ns > b->dur_ns;
+    if (a->ts_ns != b->ts_ns)
+        return a->ts_ns < b->ts_ns;
+    if (a->dur_ns != b->dur_ns)
+        return a->dur_ns > b->dur_ns;
+    return a->event < b->event;
 }
 
 static void sift_down(struct trace_pick *picks, size_t root, size_t count)
@@ -80,8 +85,34 @@ static void add_head(struct trace_writer *writer)
     trace_tracks_begin(&writer->tracks);
 }
 
+/* "pack widths": packs of up to 2, 4, ... members. "refusals": only those that there were. */
+static void add_pack_totals(const struct trace_options *options, struct text *out, const struct trace_totals *totals)
+{
+    bool any = false;
+
+    text_string(out, ",\"pack widths\":{");
+    for (unsigned int i = 0; i < TRACE_WIDTHS; i++) {
+        text_string(out, i ? ",\"" : "\"");
+        text_unsigned(out, 2u << i);
+        text_string(out, "\":");
+        text_unsigned(out, totals->by_width[i]);
+    }
+    text_string(out, "},\"refusals\":{");
+    for (unsigned int i = 1; i < options->refusal_count && options->refusal_name; i++) {
+        if (!totals->by_refusal[i])
+            continue;
+        if (any)
+            text_char(out, ',');
+        text_json(out, options->refusal_name(i), 64);
+        text_char(out, ':');
+        text_unsigned(out, totals->by_refusal[i]);
+        any = true;
+    }
+    text_char(out, '}');
+}
+
 /* What was counted so far: complete also when events were lost. */
-static void add_totals(struct text *out, const struct trace_totals *totals)
+static void add_totals(const struct trace_options *options, struct text *out, const struct trace_totals *totals)
 {
     const struct {
         const char *name;
@@ -95,6 +126,11 @@ static void add_totals(struct text *out, const struct trace_totals *totals)
         {"coalesced", totals->coalesced},
         {"ops", totals->ops},
         {"flushes", totals->flushes},
+        {"packs", totals->packs},
+        {"packed", totals->packed},
+        {"widest", totals->widest},
+        {"rewritten", totals->rewritten},
+        {"refused", totals->refused},
     };
 
     text_string(out, ",\"totals\":{");
@@ -104,6 +140,7 @@ static void add_totals(struct text *out, const struct trace_totals *totals)
         text_string(out, "\":");
         text_unsigned(out, rows[i].value);
     }
+    add_pack_totals(options, out, totals);
     text_string(out, "}");
 }
 
@@ -125,7 +162,7 @@ static void add_tail(struct trace_writer *writer, uint64_t lost, const struct tr
     text_unsigned(out, writer->events_written);
     text_string(out, ",\"lost events\":");
     text_unsigned(out, lost);
-    add_totals(out, totals);
+    add_totals(&writer->trace->options, out, totals);
     text_string(out, "}}\n");
 }
 
@@ -201,7 +238,16 @@ static int write_out(struct trace_writer *writer, uint64_t events)
     return error;
 }
 
-/* Takes what was put up to now from all rings, in the order of time. `*waiting`: events in the buffer, not written. */
+/* The next event will fit. `*waiting`: events in the buffer, not written. */
+static void make_room(struct trace_writer *writer, uint64_t *waiting)
+{
+    if (writer->out.length <= BUFFER_BYTES - EVENT_TEXT_MAX - TAIL_TEXT_MAX)
+        return;
+    write_out(writer, *waiting);
+    *waiting = 0;
+}
+
+/* Takes what was put up to now from all rings, in the order of time. */
 static void collect(struct trace_writer *writer, uint64_t *waiting)
 {
     struct trace *trace = writer->trace;
@@ -219,10 +265,7 @@ static void collect(struct trace_writer *writer, uint64_t *waiting)
     }
     sort_picks(writer->picks, count);
     for (size_t i = 0; i < count; i++) {
-        if (writer->out.length > BUFFER_BYTES - EVENT_TEXT_MAX - TAIL_TEXT_MAX) {
-            write_out(writer, *waiting);
-            *waiting = 0;
-        }
+        make_room(writer, waiting);
         if (writer->dead) {
             atomic_fetch_add_explicit(&writer->discarded, 1, memory_order_relaxed);
             continue;
@@ -230,6 +273,9 @@ static void collect(struct trace_writer *writer, uint64_t *waiting)
         trace_tracks_event(&writer->tracks, writer->picks[i].event);
         ++*waiting;
     }
+    make_room(writer, waiting);
+    if (!writer->dead)
+        trace_tracks_pause(&writer->tracks);
     for (uint32_t i = 0; i < trace->ring_count; i++)
         atomic_store_explicit(&trace->rings[i].tail, trace->rings[i].picked, memory_order_release);
 }
@@ -252,10 +298,7 @@ static void collect_names(struct trace_writer *writer, uint64_t *waiting)
         lock_drop(&writer->names_lock);
         if (!more)
             return;
-        if (writer->out.length > BUFFER_BYTES - EVENT_TEXT_MAX - TAIL_TEXT_MAX) {
-            write_out(writer, *waiting);
-            *waiting = 0;
-        }
+        make_room(writer, waiting);
         if (!writer->dead)
             trace_tracks_name(&writer->tracks, &name);
     }

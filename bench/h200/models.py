@@ -170,6 +170,19 @@ def worker(options):
 # ---- the process that compares ---------------------------------------------------------------------------------------
 
 
+def run_worker(kind, model, passes, device, env, timeout):
+    """A process of its own. Returns what it measured, or {"error": ...}; and its stderr."""
+    command = [sys.executable, os.path.abspath(__file__), "--worker", kind, "--model", model, "--passes", str(passes),
+               "--device", device]
+    status, out, err, seconds = report.run(command, env, timeout)
+    line = next((line for line in out.splitlines() if line.startswith("RESULT ")), None)
+    if status != 0 or not line:
+        return {"error": f"status {status}: {report.tail(err)}"}, err
+    result = json.loads(line[len("RESULT "):])
+    result["process seconds"] = round(seconds, 1)
+    return result, err
+
+
 class Runner:
     def __init__(self, options):
         self.options = options
@@ -185,15 +198,10 @@ class Runner:
         left = self.deadline - time.monotonic()
         if left < 10:
             return {"error": "no time left"}
-        command = [sys.executable, os.path.abspath(__file__), "--worker", kind, "--model", model, "--passes", str(passes),
-                   "--device", self.options.device]
-        status, out, err, seconds = report.run(command, report.environment(mode and self.options.shim, **settings),
-                                               min(left, 120))
-        line = next((line for line in out.splitlines() if line.startswith("RESULT ")), None)
-        if status != 0 or not line:
-            return {"error": f"status {status}: {report.tail(err)}"}
-        result = json.loads(line[len("RESULT "):])
-        result["process seconds"] = round(seconds, 1)
+        result, err = run_worker(kind, model, passes, self.options.device,
+                                 report.environment(mode and self.options.shim, **settings), min(left, 120))
+        if "error" in result:
+            return result
         if mode:
             result["summary"] = report.summary(err, result["pid"])
         if trace:
@@ -215,7 +223,7 @@ def read_trace(path):
         if event.get("cat") == "cuda_driver" and "correlation" in arguments:
             seen += 1
         if event.get("cat") == "issue" and arguments.get("reason") != "OP":
-            reasons[arguments["reason"]] = reasons.get(arguments["reason"], 0) + 1
+            reasons[arguments["reason"]] = reasons.get(arguments["reason"], 0) + arguments.get("members", 1)
     return {"launches": seen, "reasons": reasons, "lost events": trace["otherData"]["lost events"]}
 
 

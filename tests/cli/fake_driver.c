@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A libcuda.so.1 that is out of order, for `coissue doctor`: FAKE_DRIVER says how.
+ * A libcuda.so.1 that is out of order, for `coissue doctor`: FAKE_DRIVER says how. With FAKE_LIBRARIES it has what
+ * rewritten kernels are loaded with, by name only.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,3 +46,20 @@ int cuDeviceGetName(char *name, int size, int device)
     strncpy(name, "imaginary", (size_t)size);
     return 0;
 }
+
+#ifdef FAKE_LIBRARIES
+#define BY_NAME(name)                                                                                                  \
+    FAKE int name(void);                                                                                               \
+    int name(void)                                                                                                     \
+    {                                                                                                                  \
+        return 1;                                                                                                      \
+    }
+BY_NAME(cuLibraryLoadData)
+BY_NAME(cuLibraryUnload)
+BY_NAME(cuLibraryGetKernel)
+BY_NAME(cuKernelGetFunction)
+BY_NAME(cuKernelGetAttribute)
+BY_NAME(cuKernelSetAttribute)
+BY_NAME(cuFuncGetAttribute)
+BY_NAME(cuFuncGetParamInfo)
+#endif

@@ -49,6 +49,23 @@ static const char *kind_name(unsigned int reason)
     return kinds[reason];
 }
 
+/* And refusals of a rewriter that exists here only. */
+enum { REWRITTEN, NO_CODE, STRANGE, REFUSALS };
+
+static const char *refusal_name(unsigned int refusal)
+{
+    static const char *const names[] = {"NONE", "NO_CODE", "STRANGE"};
+
+    return names[refusal];
+}
+
+static const char *refusal_text(unsigned int refusal)
+{
+    static const char *const texts[] = {"it is rewritten", "there is no \"code\"", "it is strange"};
+
+    return texts[refusal];
+}
+
 static char folder[64], path[256], log_line[2048];
 static int log_count;
 static uint64_t base_ns;
@@ -88,6 +105,9 @@ static struct trace_options options_with(const char *file)
         .reason_text = reason_text,
         .kind_name = kind_name,
         .reason_count = REASONS,
+        .refusal_name = refusal_name,
+        .refusal_text = refusal_text,
+        .refusal_count = REFUSALS,
     };
 }
 
@@ -228,6 +248,34 @@ static void put_issue(struct trace *trace, uint64_t corr, uint64_t submit, uint6
     struct trace_event event = event_of(TRACE_ISSUE, corr, ts, dur);
 
     event.submit_ns = base_ns + submit;
+    trace_put(trace, &event);
+}
+
+/* One launch of lane `lane` in a pack; they are in a stream that is no lane's own. */
+static void put_member(struct trace *trace, uint64_t corr, uint32_t lane, uint32_t pack, uint32_t members, bool first,
+                       uint64_t ts)
+{
+    struct trace_event event = event_of(TRACE_ISSUE, corr, ts, 1000);
+
+    event.submit_ns = base_ns + 100 * corr;
+    event.lane = lane;
+    event.stream = 0xc000;
+    event.reason = PACK;
+    event.value[0] = pack;
+    event.value[1] = members;
+    event.value[2] = first;
+    trace_put(trace, &event);
+}
+
+static void put_rewrite(struct trace *trace, const char *name, uint32_t refusal, uint32_t members, uint64_t ts)
+{
+    struct trace_event event = event_of(TRACE_REWRITE, 0, ts, 5000);
+
+    event.name = name;
+    event.lane = UINT32_MAX;
+    event.value[0] = refusal;
+    event.value[1] = 2;
+    event.value[2] = members;
     trace_put(trace, &event);
 }
 
@@ -460,6 +508,194 @@ Test(trace, slices_of_one_stream_never_overlap_and_say_when_they_were_moved)
     json_decref(root);
 }
 
+Test(trace, a_pack_is_one_slice_and_the_flow_of_each_member_leads_there)
+{
+    struct trace *trace = create(path);
+    json_t *root, *slice, *pair, *flow;
+
+    for (uint32_t i = 0; i < 3; i++)
+        put_member(trace, i + 1, 10 + i, 7, 3, i == 0, 5000);
+    finish(trace);
+    root = load(path);
+
+    cr_assert(eq(int, count_of(root, "X", "issue"), 1));
+    slice = need(root, "X", "issue", "vector_add");
+    cr_assert(eq(i64, integer(args_of(slice), "pack"), 7));
+    cr_assert(eq(i64, integer(args_of(slice), "members"), 3));
+    cr_assert(eq(i64, ns_of(slice, "dur"), 1000));
+    cr_assert(eq(str, (char *)text_of(args_of(slice), "decision"), "coalesce"));
+    cr_assert(eq(str, (char *)text_of(args_of(slice), "stream"), "0xc000"));
+    cr_assert(eq(ptr, json_object_get(args_of(slice), "clamped_us"), NULL));
+    cr_assert(eq(ptr, json_object_get(args_of(slice), "lane"), NULL));
+    for (int i = 0; i < 3; i++) {
+        flow = find(root, "f", "ac2g", NULL, i);
+        cr_assert(eq(i64, integer(flow, "id"), i + 1));
+        cr_assert(eq(i64, integer(flow, "pid"), integer(slice, "pid")));
+        cr_assert(eq(i64, integer(flow, "tid"), integer(slice, "tid")));
+        cr_assert(eq(i64, ns_of(flow, "ts"), ns_of(slice, "ts")));
+        pair = find(root, "e", "held", NULL, i);
+        cr_assert(eq(i64, integer(args_of(pair), "correlation"), i + 1));
+        cr_assert(eq(i64, integer(args_of(pair), "lane"), 10 + i));
+        cr_assert(eq(i64, integer(args_of(pair), "pack"), 7));
+        cr_assert(eq(i64, integer(args_of(pair), "members"), 3));
+        cr_assert(eq(i64, ns_of(args_of(pair), "held_us"), 5000 - 100 * (i + 1)));
+        cr_assert(eq(str, (char *)text_of(args_of(pair), "reason"), "PACK"));
+    }
+    json_decref(root);
+}
+
+/* Packs and a single launch in one stream; another event of the same time stands between members of the second pack. */
+Test(trace, packs_of_one_stream_are_slices_of_their_own_that_do_not_overlap)
+{
+    struct trace *trace = create(path);
+    json_t *root, *event;
+    int64_t end = -1;
+    int64_t packs[] = {7, 0, 8, 9};
+
+    put_member(trace, 1, 1, 7, 2, true, 1000);
+    put_member(trace, 2, 2, 7, 2, false, 1000);
+    put_member(trace, 3, 1, 0, 0, false, 3000);
+    put_member(trace, 4, 1, 8, 3, true, 5000);
+    put_member(trace, 5, 2, 8, 3, false, 5000);
+    put(trace, TRACE_LOAD, 0, 5000, 1000);
+    put_member(trace, 6, 3, 8, 3, false, 5000);
+    put_member(trace, 7, 1, 9, 1, true, 6000);
+    finish(trace);
+    root = load(path);
+    cr_assert(eq(int, count_of(root, "X", "issue"), 4));
+    cr_assert(eq(int, count_of(root, "f", "ac2g"), 7));
+    for (int i = 0; (event = find(root, "X", "issue", NULL, i)); i++) {
+        cr_assert(ge(i64, ns_of(event, "ts"), end), "slice %d", i);
+        cr_assert(eq(i64, json_integer_value(json_object_get(args_of(event), "pack")), packs[i]), "slice %d", i);
+        cr_assert(eq(ptr, json_object_get(args_of(event), "clamped_us"), NULL), "slice %d", i);
+        end = ns_of(event, "ts") + ns_of(event, "dur");
+    }
+    json_decref(root);
+}
+
+/* Completion is told by lane, with the lane's own stream. What went in a pack is seen in the pack's. */
+Test(trace, what_completes_of_a_pack_is_one_slice_in_the_stream_of_the_pack)
+{
+    struct trace *trace = create(path);
+    json_t *root, *pack, *device;
+
+    put_issue(trace, 1, 0, 500, 100); /* lane 3, at home */
+    for (uint32_t lane = 1; lane <= 3; lane++)
+        put_member(trace, lane + 1, lane, 7, 3, lane == 1, 1000);
+    for (uint32_t lane = 1; lane <= 3; lane++) {
+        struct trace_event event = event_of(TRACE_COMPLETE, lane == 3 ? 2 : 1, 9000, 0);
+
+        event.lane = lane;
+        event.stream = 0xabc0;
+        trace_put(trace, &event);
+    }
+    finish(trace);
+    root = load(path);
+    pack = find(root, "X", "issue", NULL, 1);
+    cr_assert(eq(i64, integer(args_of(pack), "pack"), 7));
+    cr_assert(eq(int, count_of(root, "X", "device"), 2)); /* lane 3 at home, and the pack */
+    cr_assert(eq(i64, ns_of(need(root, "X", "device", "1 launch"), "dur"), 8500));
+    device = need(root, "X", "device", "3 launches");
+    cr_assert(eq(i64, ns_of(device, "ts"), ns_of(pack, "ts")));
+    cr_assert(eq(i64, ns_of(device, "dur"), 8000));
+    cr_assert(eq(i64, integer(device, "tid"), integer(pack, "tid") + 1));
+    cr_assert(eq(str, (char *)text_of(args_of(device), "lane"), "several"));
+    cr_assert(eq(str, (char *)text_of(args_of(device), "stream"), "0xc000"));
+    json_decref(root);
+}
+
+Test(trace, a_lane_that_goes_to_and_fro_between_streams_is_followed)
+{
+    struct trace *trace = create(path);
+    json_t *root;
+
+    for (uint32_t i = 0; i < 20; i += 2) { /* more changes than are remembered, and nothing is seen to complete */
+        put_issue(trace, i + 1, 0, 1000 * i, 100);
+        put_member(trace, i + 2, 3, i + 1, 2, true, 1000 * i + 500);
+    }
+    put(trace, TRACE_COMPLETE, 20, 30000, 0);
+    put_issue(trace, 21, 0, 40000, 100);
+    put(trace, TRACE_COMPLETE, 21, 45000, 0);
+    finish(trace);
+    root = load(path);
+    /* Both streams were idle in between, so the last slice begins with the last issue. */
+    cr_assert(eq(int, count_of(root, "X", "device"), 3));
+    cr_assert(eq(i64, ns_of(find(root, "X", "device", NULL, 2), "dur"), 5000));
+    json_decref(root);
+}
+
+Test(trace, rewriting_has_a_track_of_its_own_that_says_what_came_of_it)
+{
+    struct trace *trace = create(path);
+    json_t *root, *made, *refused, *unknown, *overlapping;
+
+    put_rewrite(trace, "made", REWRITTEN, 16, 1000);
+    put_rewrite(trace, "refused", STRANGE, 0, 7000);
+    put_rewrite(trace, "unknown", 40, 0, 20000);
+    put_rewrite(trace, "overlapping", NO_CODE, 0, 22000);
+    finish(trace);
+    root = load(path);
+    made = need(root, "X", "rewrite", "made");
+    refused = need(root, "X", "rewrite", "refused");
+    unknown = need(root, "X", "rewrite", "unknown");
+    overlapping = need(root, "X", "rewrite", "overlapping");
+    cr_assert(eq(i64, ns_of(made, "dur"), 5000));
+    cr_assert(eq(str, (char *)text_of(args_of(made), "result"), "NONE"));
+    cr_assert(eq(ptr, json_object_get(args_of(made), "rewritten"), json_true()));
+    cr_assert(eq(i64, integer(args_of(made), "form"), 2));
+    cr_assert(eq(i64, integer(args_of(made), "members"), 16));
+    cr_assert(eq(str, (char *)text_of(args_of(refused), "result"), "STRANGE"));
+    cr_assert(eq(str, (char *)text_of(args_of(refused), "result text"), "it is strange"));
+    cr_assert(eq(ptr, json_object_get(args_of(refused), "rewritten"), json_false()));
+    cr_assert(eq(i64, integer(args_of(unknown), "result"), 40));
+    cr_assert(eq(i64, ns_of(overlapping, "ts") - ns_of(unknown, "ts"), 5000));
+    cr_assert(eq(i64, ns_of(overlapping, "dur"), 2000));
+    cr_assert(eq(str, (char *)track_name(root, "thread_name", integer(made, "pid"), integer(made, "tid")),
+                 "kernel rewriting"));
+    cr_assert(eq(int, count_of(root, "X", "issue"), 0));
+    json_decref(root);
+}
+
+Test(trace, packs_and_rewrites_are_counted)
+{
+    static const uint32_t widths[] = {2, 3, 4, 5, 16, 17, 128, 1000, 1};
+    static const uint64_t rows[TRACE_WIDTHS] = {2, 2, 1, 1, 1, 0, 2};
+    struct trace *trace = create(path);
+    struct trace_totals totals;
+    json_t *root, *written;
+    uint64_t launches = 0;
+
+    for (uint32_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++)
+        for (uint32_t member = 0; member < widths[i]; member++)
+            put_member(trace, ++launches, member, i + 1, widths[i], member == 1 || widths[i] == 1, 1000 * i);
+    put_rewrite(trace, "a", REWRITTEN, 16, 1);
+    put_rewrite(trace, "a", REWRITTEN, 128, 2);
+    put_rewrite(trace, "b", STRANGE, 0, 3);
+    put_rewrite(trace, "c", 1000, 0, 4); /* out of every range: as if it were not there */
+    finish(trace);
+    trace_totals(trace, &totals);
+    cr_assert(eq(u64, totals.packs, 9));
+    cr_assert(eq(u64, totals.packed, launches));
+    cr_assert(eq(u64, totals.issued, launches));
+    cr_assert(eq(u64, totals.widest, 1000));
+    for (int i = 0; i < TRACE_WIDTHS; i++)
+        cr_assert(eq(u64, totals.by_width[i], rows[i]), "row %d", i);
+    cr_assert(eq(u64, totals.rewritten, 2));
+    cr_assert(eq(u64, totals.refused, 1));
+    cr_assert(eq(u64, totals.by_refusal[STRANGE], 1));
+
+    root = load(path);
+    written = json_object_get(json_object_get(root, "otherData"), "totals");
+    cr_assert(eq(i64, integer(written, "packs"), 9));
+    cr_assert(eq(i64, integer(written, "widest"), 1000));
+    cr_assert(eq(i64, integer(written, "rewritten"), 2));
+    cr_assert(eq(i64, integer(written, "refused"), 1));
+    cr_assert(eq(i64, integer(json_object_get(written, "pack widths"), "128"), 2));
+    cr_assert(eq(i64, integer(json_object_get(written, "refusals"), "STRANGE"), 1));
+    cr_assert(eq(sz, json_object_size(json_object_get(written, "refusals")), 1));
+    json_decref(root);
+}
+
 Test(trace, names_from_hostile_images_are_escaped_and_cut)
 {
     static char long_name[100000];
@@ -483,10 +719,16 @@ Test(trace, names_from_hostile_images_are_escaped_and_cut)
         trace_put(trace, &issue);
         issue.kind = TRACE_HOME;
         trace_put(trace, &issue);
+        issue.kind = TRACE_ISSUE;
+        issue.value[0] = (uint32_t)i + 1;
+        trace_put(trace, &issue);
+        issue.kind = TRACE_REWRITE;
+        trace_put(trace, &issue);
     }
     finish(trace);
     root = load(path);
     cr_assert(eq(int, count_of(root, "X", "cuda_driver"), (int)count));
+    cr_assert(eq(int, count_of(root, "X", "rewrite"), (int)count));
     event = find(root, "X", "cuda_driver", NULL, 0);
     cr_assert(eq(str, (char *)text_of(event, "name"), "\"}]}"));
     event = find(root, "X", "cuda_driver", NULL, 2);
@@ -812,6 +1054,9 @@ Test(trace, options_out_of_range_are_refused)
     options.rings = 0;
     options.reason_count = TRACE_REASONS_MAX + 1;
     cr_assert(eq(int, trace_create(&options, &trace), -EINVAL));
+    options.reason_count = 0;
+    options.refusal_count = TRACE_REFUSALS_MAX + 1;
+    cr_assert(eq(int, trace_create(&options, &trace), -EINVAL));
     cr_assert(eq(ptr, trace, (struct trace *)&options));
 }
 
@@ -1064,6 +1309,36 @@ Test(trace, the_summary_adds_up_in_plain_words)
     cr_assert(eq(str, summary + strlen(first), (char *)expected_summary));
     cr_assert(eq(sz, trace_summary(trace, part, sizeof(part)), length));
     cr_assert(eq(sz, strlen(part), sizeof(part) - 1));
+}
+
+Test(trace, the_summary_says_how_wide_packs_are_and_what_was_not_rewritten)
+{
+    struct trace *trace = create(NULL);
+    char summary[4096];
+
+    for (uint32_t i = 1; i <= 12; i++)
+        put_member(trace, i, i, i <= 9 ? 1 : 2, i <= 9 ? 9 : 3, i == 1 || i == 10, 1000);
+    trace_summary(trace, summary, sizeof(summary));
+    cr_assert(ne(ptr, strstr(summary, "               2           packs: launches of several tenants"), NULL), "%s",
+              summary);
+    cr_assert(ne(ptr, strstr(summary, "             6.0           launches in a pack, on average\n"), NULL), "%s",
+              summary);
+    cr_assert(ne(ptr, strstr(summary, "               9           launches in the largest pack\n"), NULL), "%s",
+              summary);
+    cr_assert(eq(ptr, strstr(summary, "forms of kernels"), NULL), "%s", summary);
+
+    put_rewrite(trace, "a", REWRITTEN, 16, 1);
+    put_rewrite(trace, "b", STRANGE, 0, 2);
+    put_rewrite(trace, "c", STRANGE, 0, 3);
+    put_rewrite(trace, "d", NO_CODE, 0, 4);
+    trace_summary(trace, summary, sizeof(summary));
+    cr_assert(ne(ptr,
+                 strstr(summary, "               1           forms of kernels that were rewritten for packs\n"
+                                 "               3           forms of kernels that were not, because\n"
+                                 "               1             there is no \"code\"\n"
+                                 "               2             it is strange\n"),
+                 NULL),
+              "%s", summary);
 }
 
 Test(trace, the_summary_of_nothing_divides_by_nothing)
