@@ -133,7 +133,7 @@ struct cubin_change {
 int cubin_plan_init(struct cubin_plan *plan, const struct cubin *cubin, uint32_t kernel, uint32_t kernel_symbol);
 void cubin_plan_finish(struct cubin_plan *plan);
 
-/* Own copy of a section's data to change, `size` bytes (zeros behind the old end); NULL: no memory. Once per section. */
+/* Own copy of a section's data to change, `size` bytes (zeros behind the old end), once a section; NULL: no memory. */
 unsigned char *cubin_plan_change(struct cubin_plan *plan, uint32_t section, size_t size);
 
 void cubin_plan_keep_all(struct cubin_plan *plan);

@@ -185,8 +185,8 @@ static int renumber_callgraph(struct build *build, uint32_t index)
 static void put_symbol(const struct build *build, uint32_t index, unsigned char *entry)
 {
     const struct cubin_symbol *symbol = &build->cubin->symbols[index];
-    uint32_t section = symbol->section < build->cubin->section_count ? new_section(build, symbol->section)
-                                                                     : symbol->section;
+    uint32_t section =
+        symbol->section < build->cubin->section_count ? new_section(build, symbol->section) : symbol->section;
     uint64_t size = symbol->size;
 
     if (index == build->plan->kernel_symbol)

@@ -107,11 +107,9 @@ static bool may_be_dropped(const struct cubin *cubin, const struct cubin_section
 /* Records of one function that hold no symbol but the ones that the builder renumbers (seen in ptxas output). */
 static bool record_is_known(const struct cubin_record *record)
 {
-    static const uint8_t known[] = {
-        0x04, 0x05, CUBIN_ATTR_PARAM_CBANK, CUBIN_ATTR_EXTERNS, 0x10, CUBIN_ATTR_KPARAM,
-        CUBIN_ATTR_CBANK_PARAM_SIZE, 0x1b, 0x1c, 0x1d, 0x1e, 0x21, 0x25, 0x27, 0x28, 0x29, 0x2a, 0x2b, 0x2e, 0x30,
-        0x31, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39, CUBIN_ATTR_CTA_PER_CLUSTER, CUBIN_ATTR_EXPLICIT_CLUSTER, 0x3f, 0x41,
-        0x44, CUBIN_ATTR_KPARAM_V2, CUBIN_ATTR_SYSCALLS, 0x47, 0x4a, 0x4c, 0x50, 0x54, 0x55, 0x5f};
+    static const uint8_t known[] = {0x04, 0x05, 0x0a, 0x0f, 0x10, 0x17, 0x19, 0x1b, 0x1c, 0x1d, 0x1e, 0x21, 0x25, 0x27,
+                                    0x28, 0x29, 0x2a, 0x2b, 0x2e, 0x30, 0x31, 0x34, 0x35, 0x36, 0x37, 0x38, 0x39, 0x3d,
+                                    0x3e, 0x3f, 0x41, 0x44, 0x45, 0x46, 0x47, 0x4a, 0x4c, 0x50, 0x54, 0x55, 0x5f};
 
     return record->format < 4 || memchr(known, record->attribute, sizeof(known));
 }
@@ -189,8 +187,8 @@ void cubin_plan_grow(struct cubin_plan *plan)
 }
 
 /*
- * Descriptions of frames are left out, but an empty section stays in their place: all cubins have one, before the notes,
- * and NVIDIA's cuobjdump calls a cubin invalid whose notes come earlier.
+ * Descriptions of frames are left out, but an empty section stays in their place: all cubins have one, before the
+ * notes, and NVIDIA's cuobjdump calls a cubin invalid whose notes come earlier.
  */
 static int keep_empty_frames(struct cubin_plan *plan)
 {

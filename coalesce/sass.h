@@ -157,12 +157,11 @@ struct sass_facts {
 };
 
 /*
- * What has to change where. For the code of one section; `calls` are the sections of functions that it calls, from
- * cubin_plan: a kept section with code that is not the kernel.
+ * Looks at the kernel's records and its own code. -ENOTSUP or -EINVAL and `*refusal`. Functions that it calls in other
+ * sections are looked at with sass_analyse_code, which adds to the facts.
  */
 int sass_analyse(const struct cubin *cubin, const char *name, struct sass_facts *facts, enum coalesce_refusal *refusal);
 
-/* Looks at one more section with code; the kernel's own is looked at by sass_analyse. */
 int sass_analyse_code(struct sass_facts *facts, uint32_t section, enum coalesce_refusal *refusal);
 
 /* What to do with one read of bank 0. */

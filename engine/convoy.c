@@ -20,22 +20,21 @@ static void name_stream(const struct convoy *convoy, uint32_t index)
 static bool convoy_start(struct convoy *convoy, struct context *context, uint32_t index)
 {
     struct engine *engine = context->device->engine;
-    uint32_t slot = SCHED_LANES_MAX + index;
     CUstream stream;
 
     if (!convoy->notes)
         convoy->notes = engine_arena(engine, CONVOY_NOTES * sizeof(*convoy->notes));
     if (!convoy->notes || !engine->driver->cuStreamCreate || !engine->driver->cuEventCreate ||
-        !engine->driver->cuStreamWaitEvent ||
+        !engine->driver->cuStreamWaitEvent || !engine->driver->cuEventQuery ||
         engine->driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return false;
+    for (uint32_t i = 0; i < LANE_MARKS; i++)
+        if (engine->driver->cuEventCreate(&convoy->events[i], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+            return false; /* so little memory is left that the program has other worries than a stream */
     convoy->context = context;
     convoy->generation = context->generation;
-    convoy->marks = convoy->seen_mark = 0;
+    convoy->marks = convoy->seen = 0;
     convoy->noted = convoy->told = convoy->marked = 0;
-    convoy->word = (_Atomic uint32_t *)(context->words + slot * CACHE_LINE);
-    convoy->word_on_device = context->words_on_device + slot * CACHE_LINE;
-    atomic_store_explicit(convoy->word, 0, memory_order_relaxed);
     convoy->stream = stream;
     name_stream(convoy, index);
     return true;
@@ -95,34 +94,43 @@ void convoy_note(struct convoy *convoy, const struct lane *lane, uint64_t seq)
 void convoy_mark(struct convoy *convoy)
 {
     struct engine *engine = convoy->context->device->engine;
-    uint32_t reached = atomic_load_explicit(convoy->word, memory_order_relaxed);
+    uint32_t next = convoy->marks + 1;
     CUresult result;
 
-    if (convoy->marked == convoy->noted || convoy->marks - reached >= LANE_MARKS)
+    if (convoy->marked == convoy->noted || convoy->marks - convoy->seen >= LANE_MARKS - 1)
         return;
-    convoy->mark_covers[(convoy->marks + 1) % LANE_MARKS] = convoy->noted;
-    result = engine->driver->cuStreamWriteValue32_v2(convoy->stream, convoy->word_on_device, convoy->marks + 1,
-                                                     CU_STREAM_WRITE_VALUE_DEFAULT);
+    result = engine->driver->cuEventRecord(convoy->events[next % LANE_MARKS], convoy->stream);
     convoy->marked = convoy->noted; /* also when it failed: do not try for ever */
-    if (result == CUDA_SUCCESS)
-        convoy->marks++;
-    else if (!error_is_programs_own(result))
-        engine->options.failed("cuStreamWriteValue32", result);
+    if (result == CUDA_SUCCESS) {
+        convoy->mark_covers[next % LANE_MARKS] = convoy->noted;
+        convoy->marks = next;
+    } else if (!error_is_programs_own(result)) {
+        engine->options.failed("cuEventRecord", result);
+    }
+}
+
+/* Up to which note all is complete. */
+static uint64_t covered(struct convoy *convoy)
+{
+    const struct cu_driver *driver = convoy->context->device->engine->driver;
+
+    while (convoy->seen != convoy->marks &&
+           driver->cuEventQuery(convoy->events[(convoy->seen + 1) % LANE_MARKS]) == CUDA_SUCCESS)
+        convoy->seen++;
+    return convoy->mark_covers[convoy->seen % LANE_MARKS];
 }
 
 void convoy_hear(struct convoy *convoy, convoy_tell_fn tell, uint64_t now_ns)
 {
     struct device *device = convoy->context->device;
-    uint32_t mark = atomic_load_explicit(convoy->word, memory_order_acquire);
-    uint64_t covered;
+    uint64_t until;
 
-    if (mark == convoy->seen_mark)
+    if (!convoy_will_tell(convoy))
         return;
-    convoy->seen_mark = mark;
-    covered = convoy->mark_covers[mark % LANE_MARKS];
+    until = covered(convoy);
     if (convoy->noted - convoy->told > CONVOY_NOTES)
         convoy->told = convoy->noted - CONVOY_NOTES;
-    for (; convoy->told < covered; convoy->told++) {
+    for (; convoy->told < until; convoy->told++) {
         const struct convoy_note *note = &convoy->notes[convoy->told % CONVOY_NOTES];
         struct lane *lane = &device->lanes[note->lane];
 

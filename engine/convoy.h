@@ -10,9 +10,11 @@
  * The streams are non-blocking ones of the context, made when they are first needed. They are used by the device's
  * thread alone, except that a thread that takes a lane home records an event there.
  *
- * Completion. A marker in the convoy's stream covers what all its lanes issued there before. Notes say what that was:
- * one for each launch of each lane, in a ring; a marker names the position up to which it covers. If notes are
- * overwritten before their marker is seen, a later note of the same lane tells more than they did.
+ * Completion. Markers are events, not words that the device writes: a pack is short, and behind each the word would
+ * cost the stream 2.1 us, an event nothing that could be measured (bench/h200/micro.py), at the price of a query of
+ * 0.25 us now and then. A marker covers what all lanes of the convoy issued there before. Notes say what that was: one
+ * for each launch of each lane, in a ring; a marker names the position up to which it covers. If notes are overwritten
+ * before their marker is seen, a later note of the same lane tells more than they did.
  */
 #ifndef COISSUE_ENGINE_CONVOY_H
 #define COISSUE_ENGINE_CONVOY_H
@@ -29,13 +31,12 @@ struct convoy_note {
 struct convoy {
     CUstream stream; /* NULL: not made yet */
     struct context *context;
-    uint32_t generation; /* of the context */
-    uint32_t marks, seen_mark;
+    uint32_t generation;              /* of the context */
+    uint32_t marks, seen;             /* markers: placed, and known to be reached */
+    CUevent events[LANE_MARKS];       /* by marker */
     uint64_t mark_covers[LANE_MARKS]; /* position in the notes */
     uint64_t noted, told, marked;     /* positions: put down, told to the scheduler, covered by a marker */
-    _Atomic uint32_t *word;
-    CUdeviceptr word_on_device;
-    struct convoy_note *notes; /* CONVOY_NOTES of them */
+    struct convoy_note *notes;        /* CONVOY_NOTES of them */
 };
 
 /* All need the device's thread, and the context current where they call the driver. */
@@ -48,6 +49,12 @@ bool convoy_join(struct convoy *convoy, struct lane *lane);
 
 /* The lane issued up to `seq` there. */
 void convoy_note(struct convoy *convoy, const struct lane *lane, uint64_t seq);
+
+/* A marker is on its way: something will be heard. */
+static inline bool convoy_will_tell(const struct convoy *convoy)
+{
+    return convoy->marks != convoy->seen;
+}
 
 /* Puts a marker behind everything, if something is not covered yet. Nothing may be capturing. */
 void convoy_mark(struct convoy *convoy);

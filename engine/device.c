@@ -176,7 +176,7 @@ static void hear_convoys(struct device *device, uint64_t now_ns)
         for (uint32_t j = 0; j < CONVOYS; j++) {
             struct convoy *convoy = &device->with_convoys[i]->convoys[j];
 
-            if (convoy->stream)
+            if (convoy->stream && convoy->generation == device->with_convoys[i]->generation)
                 convoy_hear(convoy, tell_complete, now_ns);
         }
 }
@@ -313,7 +313,9 @@ static void mark_flight(struct device *device)
         struct convoy *convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
 
         if (!lane->known || lane->told_complete >= lane->told_issued ||
-            (convoy ? convoy->marked == convoy->noted : lane->marked == lane->told_issued) || !lock_try(&lane->issue))
+            (convoy ? convoy->marked == convoy->noted || convoy_will_tell(convoy)
+                    : lane->marked == lane->told_issued) ||
+            !lock_try(&lane->issue))
             continue;
         if (atomic_load_explicit(&lane->state, memory_order_relaxed) == LANE_LIVE && !capturing(device) &&
             device_enter(device, lane->context->handle)) {
@@ -379,6 +381,8 @@ static void device_loop(struct device *device)
         } else {
             if (idle_since == 0)
                 idle_since = now_ns;
+            if (atomic_load_explicit(&device->awaited, memory_order_relaxed) > 0)
+                mark_flight(device);
             if (now_ns - idle_since >= device->engine->options.spin_ns &&
                 atomic_load_explicit(&device->awaited, memory_order_relaxed) == 0)
                 rest(device);

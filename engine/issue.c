@@ -286,7 +286,7 @@ void lane_mark(struct lane *lane)
     uint32_t reached = atomic_load_explicit(lane->word, memory_order_relaxed);
     CUresult result;
 
-    if (lane->marked == issued || lane->marks - reached >= LANE_MARKS)
+    if (lane->marked == issued || lane->marks - reached >= LANE_MARKS - 1)
         return;
     lane->mark_covers[(lane->marks + 1) % LANE_MARKS] = issued;
     result = lane->engine->driver->cuStreamWriteValue32_v2(lane->stream, lane->word_on_device, lane->marks + 1,

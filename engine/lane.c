@@ -47,8 +47,7 @@ static CUresult register_words(const struct cu_driver *driver, void *words, size
 
 static int context_words(const struct cu_driver *driver, struct context *context)
 {
-    size_t bytes =
-        (SCHED_LANES_MAX + CONVOYS) * CACHE_LINE; /* a line each: the device writes one while threads poll another */
+    size_t bytes = SCHED_LANES_MAX * CACHE_LINE; /* a line each: the device writes one while threads poll another */
     CUresult result;
 
     if (!driver->cuMemHostRegister_v2 || !driver->cuMemHostGetDevicePointer_v2 || !driver->cuStreamWriteValue32_v2)

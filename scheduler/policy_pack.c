@@ -14,7 +14,8 @@
  * best of all, and a pack with it would start when its last launch has ended.
  *
  * A pack that ends just behind a whole wave of blocks leaves the device nearly idle for the time of a block. Then it is
- * cut back to whole waves, if the others can go with the next one.
+ * cut back to whole waves, if its lanes launch the same kernel again and again: then the others go with the next one.
+ * In a sequence of kernels they would only stay behind, and need a wave of their own.
  *
  * Heads that cannot be coalesced go as in "fit".
  */
@@ -35,6 +36,7 @@ struct pack_flight {
 struct pack {
     struct fit fit; /* first: its functions are called with our state */
     uint32_t flights;
+    uint32_t last[SCHED_LANES_MAX];          /* pack number of each lane's last launch */
     struct pack_flight flight[PACK_FLIGHTS]; /* one member of each issue that is not known complete */
 };
 
@@ -75,14 +77,14 @@ static int oldest_packable(const struct sched_view *view)
 
 /* How many of `count` members fill whole waves, if the rest would not be worth a wave of its own. */
 static uint32_t whole_waves(const struct sched_view *view, const struct sched_launch *launch, uint32_t count,
-                            uint64_t blocks)
+                            uint64_t blocks, bool repeats)
 {
     uint64_t wave = view->device_msm / 1000 * (launch->blocks_per_sm ? launch->blocks_per_sm : 1);
     uint64_t waves = blocks / wave, tail = blocks % wave;
 
     if (waves > PACK_WAVES) {
         waves = PACK_WAVES;
-    } else if (waves == 0 || tail * 100 >= wave * PACK_TAIL_PERCENT || tail == 0) {
+    } else if (!repeats || waves == 0 || tail * 100 >= wave * PACK_TAIL_PERCENT || tail == 0) {
         return count;
     }
     count = (uint32_t)((uint64_t)count * waves * wave / blocks);
@@ -106,7 +108,7 @@ static void pack_join(void *state, const struct sched_view *view, struct sched_d
         decision->member[decision->count++].seq = view->lane[lane].head.seq;
         blocks += view->lane[lane].head.blocks;
     }
-    decision->count = whole_waves(view, launch, decision->count, blocks);
+    decision->count = whole_waves(view, launch, decision->count, blocks, pack->last[leader] == launch->pack);
     if (pack->flights < PACK_FLIGHTS)
         pack->flight[pack->flights++] = (struct pack_flight){.lane = leader, .seq = launch->seq};
 }
@@ -121,6 +123,15 @@ static int gather(struct pack *pack, const struct sched_view *view, uint32_t lea
     if (decision->count > 1)
         decision->reason = together;
     return 1;
+}
+
+static void pack_issued(void *state, const struct sched_view *view, uint32_t lane, const struct sched_launch *launch,
+                        sched_msm_t msm, uint64_t now_ns)
+{
+    struct pack *pack = state;
+
+    pack->last[lane] = launch->pack;
+    fit_issued(&pack->fit, view, lane, launch, msm, now_ns);
 }
 
 static int pack_pick(void *state, const struct sched_view *view, uint64_t now_ns, struct sched_decision *decision,
@@ -155,5 +166,5 @@ const struct sched_policy_ops sched_policy_pack = {
     .lane_added = fit_lane_added,
     .lane_woke = fit_lane_woke,
     .offered = fit_offered,
-    .issued = fit_issued,
+    .issued = pack_issued,
 };

@@ -33,7 +33,7 @@ enum {
     SCHED_LANES_MAX = 256,  /* lanes of one device */
     SCHED_FLIGHT_MAX = 256, /* launches in flight per lane that are tracked one by one; older ones are merged */
     SCHED_PACK_MAX = 128,   /* members of one pack */
-    SCHED_PACKS = 3,        /* two that run or wait on the device, and one on its way there */
+    SCHED_PACKS = 4,        /* one that runs, and enough behind it for the time that it takes to send another */
     SCHED_SM_MAX = 65536,   /* SMs of one device */
 };
 

@@ -10,49 +10,16 @@ once. The bits of all outputs must be the same on all sides. Exit status 1 if th
 """
 
 import argparse
-import glob
 import json
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 
 import report
+import toolkit
 
 SIDES = {"plain": None, "full": "full", "gate": "gate"}
-# Code for the H200, and PTX for others: also for the simulated device, which runs nothing else.
-TARGETS = ["-gencode", "arch=compute_90,code=sm_90", "-gencode", "arch=compute_80,code=compute_80"]
-
-
-def toolkit():
-    """(nvcc, include folders, libcublas). cuBLAS may come with the toolkit or with Python packages."""
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
-    roots = [os.path.dirname(os.path.dirname(os.path.realpath(nvcc))), "/usr/local/cuda"]
-    for path in sys.path:
-        roots += [os.path.join(path, "nvidia", "cu13"), os.path.join(path, "nvidia", "cublas")]
-    for root in roots:
-        for lib in ("lib64", "lib", "targets/x86_64-linux/lib"):
-            found = sorted(glob.glob(os.path.join(root, lib, "libcublas.so*")))
-            if found:
-                return nvcc, [os.path.join(r, "include") for r in roots if os.path.isdir(os.path.join(r, "include"))], found[-1]
-    raise SystemExit("cublas.py: no libcublas.so found in " + ", ".join(roots))
-
-
-def build(folder, kind):
-    nvcc, includes, cublas = toolkit()
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cublas_streams.cu")
-    program = os.path.join(folder, "cublas_streams_" + kind)
-    libraries = os.path.dirname(cublas)
-    command = [nvcc, "-O2", "-std=c++17", *TARGETS, "-cudart", kind, "-o", program, source, "-L", libraries,
-               "-l:" + os.path.basename(cublas),
-               *[word for path in includes for word in ("-I", path)], "-Xlinker", "-rpath," + libraries,
-               "-Xlinker", "-rpath-link," + libraries]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
-    if done.returncode != 0:
-        raise SystemExit(f"cublas.py: {' '.join(command)}: {report.tail(done.stdout + done.stderr)}")
-    return program
 
 
 def run(program, options, mode, deadline):
@@ -146,7 +113,7 @@ def main():
     result["runs"] = {"static": [], "shared": []}
     with tempfile.TemporaryDirectory(prefix="coissue-cublas-") as folder:
         for cudart, rounds in (("static", options.rounds), ("shared", 1)):
-            program = build(folder, cudart)
+            program = toolkit.build(folder, "cublas_streams.cu", "cublas_streams_" + cudart, cudart=cudart, cublas=True)
             for _ in range(rounds):
                 result["runs"][cudart].append({side: run(program, options, mode, deadline) for side, mode in SIDES.items()})
                 report.write(options.json, result)

@@ -65,6 +65,7 @@ def environment(shim=None, **settings):
     result = {key: value for key, value in os.environ.items()
               if not key.startswith("COISSUE_") and key != "CUDA_LAUNCH_BLOCKING"}
     if shim:
+        result["COISSUE_CACHE"] = "off"  # what is measured is what was built
         before = result.get("LD_PRELOAD")
         result["LD_PRELOAD"] = before + ":" + shim if before else shim
     result.update(settings)

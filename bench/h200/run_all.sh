@@ -6,8 +6,9 @@
 #   bench/h200/run_all.sh OUTDIR COMMIT [part...]
 #
 # Parts, in the order in which they run: smoke, launch_cost, models, cublas, traps, launch_path, scheduler; without any,
-# all of them. A part that fails or takes too long is recorded, and the others run. Each leaves OUTDIR/PART.log, and
-# OUTDIR/PART.json if it measures something; a table is printed last. The exit status is 0 if no part failed.
+# all of them. Further parts run only if they are named, because all together take longer: micro, twins, pairs, coalesce.
+# A part that fails or takes too long is recorded, and the others run. Each leaves OUTDIR/PART.log, and OUTDIR/PART.json
+# if it measures something; a table is printed last. The exit status is 0 if no part failed.
 #
 #   SHIM=FILE        measure this library instead of building one (the programs are built in any case)
 #   LIBRARIES=DIR    use the libcuda.so.1 in this folder: to try the script on a simulated device
@@ -134,10 +135,18 @@ shim=$(realpath "${SHIM:-$build/shim/libcoissue.so}")
 quick_cost=()
 quick_models=()
 quick_cublas=()
+quick_micro=()
+quick_twins=()
+quick_pairs=()
+quick_coalesce=()
 if [ -n "${QUICK:-}" ]; then
     quick_cost=(--rounds 1 --bursts 6)
     quick_models=(--rounds 1 --latency-passes 50)
     quick_cublas=(--rounds 1 --iterations 2)
+    quick_micro=(--rounds 1 --repeat 10)
+    quick_twins=(--models resnet18 --passes 4)
+    quick_pairs=(--code sass --streams "2,16" --rounds 100 --launches 200000 --stale-least 1)
+    quick_coalesce=(--rounds 1 --work gemm --tenants "32,8,1")
 fi
 export build shim out commit python
 export -f smoke launch_path scheduler trap_tests
@@ -150,6 +159,13 @@ part models "${MODELS_LIMIT:-210}" "$python" bench/h200/models.py --shim "$shim"
 part cublas 100 "$python" bench/h200/cublas.py --shim "$shim" --commit "$commit" --json "$out/cublas.json" --seconds 90 \
     "${quick_cublas[@]}"
 part traps 85 bash -c trap_tests
+part micro 45 "$python" bench/h200/micro.py --commit "$commit" --json "$out/micro.json" --seconds 30 "${quick_micro[@]}"
+part twins 130 "$python" bench/h200/twins.py --shim "$shim" --commit "$commit" --json "$out/twins.json" --seconds 120 \
+    "${quick_twins[@]}"
+part pairs 150 "$python" bench/h200/pairs.py --shim "$shim" --commit "$commit" --json "$out/pairs.json" --seconds 120 \
+    "${quick_pairs[@]}"
+part coalesce 140 "$python" bench/h200/coalesce.py --shim "$shim" --commit "$commit" --json "$out/coalesce.json" \
+    --seconds 110 "${quick_coalesce[@]}"
 part launch_path 60 bash -c launch_path
 part scheduler 30 bash -c scheduler
 
@@ -160,6 +176,7 @@ for name in $wanted; do
     case $name in
         smoke) grep -v thread "$log" | head -n 4 ;;
         launch_cost) grep -E '1 thread |8 threads|^met|^MISSED|failed|launch_cost:' "$log" | cut -c 1-130 ;;
+        micro | pairs | coalesce | twins) tail -n 120 "$log" | cut -c 1-180 ;;
         *) tail -n 30 "$log" | cut -c 1-180 ;;
     esac
 done

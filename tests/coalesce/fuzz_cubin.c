@@ -14,8 +14,11 @@ static uint64_t address_of(void *context, const char *symbol)
 
 static void rewrite(const struct cubin *cubin, const char *kernel, unsigned choice)
 {
-    struct coalesce_source source = {.code = COALESCE_CUBIN, .bytes = cubin->bytes, .size = cubin->size,
-                                     .kernel = kernel, .address = choice & 8 ? NULL : address_of};
+    struct coalesce_source source = {.code = COALESCE_CUBIN,
+                                     .bytes = cubin->bytes,
+                                     .size = cubin->size,
+                                     .kernel = kernel,
+                                     .address = choice & 8 ? NULL : address_of};
     uint64_t avoid = choice & 16 ? SASS_AVOID_PAIRS : 0;
     struct coalesce_output output = {0};
     enum coalesce_refusal refusal;

@@ -3,11 +3,13 @@
  * For development: rewrites kernels of a cubin and tells what came out, a line for each.
  *
  *   rewrite_tool --decode FILE.bin
- *   rewrite_tool FILE.cubin [--kernel NAME] [--members N] [--fold] [--ragged] [--whole] [--avoid MASK] [--quiet] [-o OUT]
+ *   rewrite_tool FILE.cubin [--kernel NAME] [--members N] [--fold] [--ragged] [--whole] [--avoid MASK] [--quiet] [-o
+ * OUT]
  *
- * --decode reads plain words of 16 bytes and tells what the decoder makes of each; check-decoder.py compares that with a
- * disassembler. Variables of the module get made-up addresses. --avoid: uniform registers that are not to be used (0x1555555555555555: no pairs). With --quiet only a count for each refusal is printed, so that several
- * files can be summed up. Exit status 0: all rewritten; 2: some were not; 1: anything else went wrong.
+ * --decode reads plain words of 16 bytes and tells what the decoder makes of each; check-decoder.py compares that with
+ * a disassembler. Variables of the module get made-up addresses. --avoid: uniform registers that are not to be used
+ * (0x1555555555555555: no pairs). With --quiet only a count for each refusal is printed, so that several files can be
+ * summed up. Exit status 0: all rewritten; 2: some were not; 1: anything else went wrong.
  */
 #include "coalesce/sass.h"
 
@@ -79,7 +81,8 @@ static int decode_file(const char *name)
     return error;
 }
 
-static void describe(const struct cubin *cubin, const char *name, const struct options *options, const struct coalesce_output *output)
+static void describe(const struct cubin *cubin, const char *name, const struct options *options,
+                     const struct coalesce_output *output)
 {
     struct sass_registers registers = {0};
     enum coalesce_refusal refusal;
@@ -89,8 +92,8 @@ static void describe(const struct cubin *cubin, const char *name, const struct o
         return;
     facts.uniform_written |= options->avoid;
     sass_choose_registers(&facts, options->form, &registers, &refusal);
-    printf("%s: rewritten, parameters %u, capacity %u, %s UR%u, %u words of %u changed or added%s%s%s, image %zu\n", name,
-           output->layout.parameter_bytes, output->layout.capacity, registers.indexed ? "indexed by" : "handle",
+    printf("%s: rewritten, parameters %u, capacity %u, %s UR%u, %u words of %u changed or added%s%s%s, image %zu\n",
+           name, output->layout.parameter_bytes, output->layout.capacity, registers.indexed ? "indexed by" : "handle",
            registers.indexed ? registers.place : registers.handle, output->instructions, output->code_bytes / SASS_WORD,
            facts.reads_address ? ", address" : "", facts.reads_ctaid_z ? ", z" : "",
            output->constants ? ", constants" : "", output->size);
@@ -98,8 +101,8 @@ static void describe(const struct cubin *cubin, const char *name, const struct o
 
 static int rewrite_one(const struct options *options, const struct cubin *cubin, const char *name)
 {
-    struct coalesce_source source = {.code = COALESCE_CUBIN, .bytes = cubin->bytes, .size = cubin->size,
-                                     .kernel = name, .address = address_of};
+    struct coalesce_source source = {
+        .code = COALESCE_CUBIN, .bytes = cubin->bytes, .size = cubin->size, .kernel = name, .address = address_of};
     enum coalesce_refusal refusal = COALESCE_NONE;
     struct coalesce_output output;
     int error = sass_rewrite_avoiding(&source, cubin->sm, options->members, options->form, options->build,

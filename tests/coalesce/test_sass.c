@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Machine code: single words, the prologue, and whole kernels of sass_kernels.cubin. Words that are spelled out here ran
- * on an H200, or are what ptxas 13.0 writes.
+ * Machine code: single words, the prologue, and whole kernels of sass_kernels.cubin. Words that are spelled out here
+ * ran on an H200, or are what ptxas 13.0 writes.
  */
 #include "coalesce/sass.h"
 
@@ -232,14 +232,18 @@ static uint64_t counter_at = 0x7f1234567890;
 static int rewrite(const char *kernel, uint32_t members, unsigned form, enum cubin_build build,
                    struct coalesce_output *output, enum coalesce_refusal *refusal)
 {
-    struct coalesce_source source = {.code = COALESCE_CUBIN, .bytes = image, .size = image_size, .kernel = kernel,
-                                     .address = address_of, .context = &counter_at};
+    struct coalesce_source source = {.code = COALESCE_CUBIN,
+                                     .bytes = image,
+                                     .size = image_size,
+                                     .kernel = kernel,
+                                     .address = address_of,
+                                     .context = &counter_at};
 
     return sass_rewrite_with(&source, 90, members, form, build, output, refusal);
 }
 
-static const char *const kernels[] = {"plain",  "grid",  "indexed",  "uniform_index", "address",
-                                      "z",      "shared", "jumps", "variable", "constant"};
+static const char *const kernels[] = {"plain", "grid",   "indexed", "uniform_index", "address",
+                                      "z",     "shared", "jumps",   "variable",      "constant"};
 
 /* Opens what was made and looks at the kernel's records. */
 static void check_output(const struct coalesce_output *output, const char *kernel, bool alone)
@@ -408,7 +412,8 @@ static enum coalesce_refusal refusal_with(const char *kernel, unsigned at, struc
 
 Test(kernels, what_a_pack_would_change_is_refused)
 {
-    /* LDC R4 of %envreg1, %gridid, %nclusterid.z, gridDim.y and z together; an unknown opcode; a branch to the start. */
+    /* LDC R4 of %envreg1, %gridid, %nclusterid.z, gridDim.y and z together; an unknown opcode; a branch to the start.
+     */
     cr_expect_eq(refusal_with("plain", 3, word(0x000e220000000800, 0x00001100ff047b82)), COALESCE_COOPERATIVE);
     cr_expect_eq(refusal_with("plain", 3, word(0x000e220000000a00, 0x00000c00ff047b82)), COALESCE_SPECIAL);
     cr_expect_eq(refusal_with("plain", 3, word(0x000e220000000800, 0x00005900ff047b82)), COALESCE_SPECIAL);

@@ -148,15 +148,32 @@ Test(pack, a_lane_with_a_backlog_is_not_waited_for)
     sched_destroy(sched);
 }
 
-Test(pack, ends_with_a_whole_wave_if_the_last_would_be_nearly_empty)
+/* Eleven blocks on ten SMs, in lanes whose launch before was of kernel `before`. */
+static uint32_t width_after(uint32_t before)
 {
     struct sched *sched = make_packs(2, CAP, 12);
+    uint32_t count;
 
+    for (uint32_t lane = 0; lane < 11; lane++) {
+        issue(sched, lane, packable(1, 0, 1, before), 0);
+        sched_complete(sched, lane, 1, 0);
+    }
     occupy(sched, 11);
     for (uint32_t lane = 0; lane < 11; lane++)
-        offer(sched, lane, packable(1, 1 + lane, 1, 5)); /* 11 blocks on 10 SMs */
-    cr_expect(eq(u32, decide(sched, 20).count, 10));
+        offer(sched, lane, packable(2, 1 + lane, 1, 5));
+    count = decide(sched, 20).count;
     sched_destroy(sched);
+    return count;
+}
+
+Test(pack, ends_with_a_whole_wave_if_the_rest_can_go_with_the_next)
+{
+    cr_expect(eq(u32, width_after(5), 10));
+}
+
+Test(pack, leaves_nobody_behind_in_a_sequence_of_kernels)
+{
+    cr_expect(eq(u32, width_after(4), 11));
 }
 
 Test(pack, keeps_a_last_wave_that_is_half_full)
