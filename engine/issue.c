@@ -351,10 +351,11 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
 }
 
 enum {
-    COMPANY_NS = 10000000,    /* while packs are not older than this, lanes have company */
-    AWAIT_NS = 2000000,       /* how long a thread looks for a convoy's markers before it asks the driver to wait */
-    PATIENCE_NS = 200000,     /* how long a flush waits for a device's thread that issues nothing at all */
-    COMPANY_MAX_NS = 5000000, /* and for one that issues, but nothing of its lane */
+    COMPANY_NS = 10000000, /* while packs are not older than this, lanes have company */
+    AWAIT_NS = 2000000,    /* how long a thread looks for a convoy's markers before it asks the driver to wait */
+    PATIENCE_NS =
+        2000000, /* how long a flush waits for a device's thread that issues nothing: longer than wide packs run */
+    COMPANY_MAX_NS = 100000000, /* and for one that issues, but nothing of its lane */
 };
 
 /*

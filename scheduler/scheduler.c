@@ -49,7 +49,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LATE_MAX = 63 }; /* tokens by which a report of an issue may be late: the bits of slot.recent, less one */
+enum { BACKLOG_CAPS = 16 }; /* see due_time() */
+enum { LATE_MAX = 63 };     /* tokens by which a report of an issue may be late: the bits of slot.recent, less one */
 
 _Static_assert(SCHED_FLIGHT_MAX > LATE_MAX + 2, "a late report never lands among the two oldest marks of a full list");
 
@@ -68,6 +69,7 @@ struct flight {
 struct slot {
     uint64_t recent;    /* bit i: token issued - i was reported */
     uint64_t decided;   /* token that was decided and not reported as issued yet; 0: none */
+    uint64_t freed_ns;  /* when it last became known that nothing of the lane is in flight */
     uint64_t seen;      /* highest token offered or issued */
     uint32_t head_at;   /* index in heap, if it offers */
     uint32_t active_at; /* index in active, if it is */
@@ -213,24 +215,39 @@ static void flight_complete(struct flight *flight, uint64_t seq)
 
 /* ---- lanes ---- */
 
+static uint64_t min_ns(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static bool can_hold(const struct sched_launch *launch)
 {
     return launch->kernel != 0 && !launch->glued;
 }
 
 /*
- * When a head has to go. What is never held has to go by now, also if the thread that submitted it read its clock after
- * the scheduler was last told the time.
+ * When a head has to go: one cap after its submission. One that can be coalesced has more time while its lane has
+ * something in flight: it only queues behind that, as it would in the plain driver, so its cap counts from when the
+ * lane's last launch is known complete. Under load everything is older than a cap, and would else go alone, which is
+ * what makes the load. Completion may become known late or never (a marker that could not be placed), so there is an
+ * end to that too: BACKLOG_CAPS after the submission.
+ *
+ * What is never held has to go by now, also if the thread that submitted it read its clock after the scheduler was last
+ * told the time.
  */
-static uint64_t due_time(const struct sched *sched, const struct sched_launch *head)
+static uint64_t due_time(const struct sched *sched, uint32_t number, const struct sched_launch *head)
 {
-    uint64_t cap_ns = sched->view.hold_cap_ns;
-    uint64_t due_ns;
+    uint64_t cap_ns = sched->view.hold_cap_ns, from_ns = head->submit_ns;
 
-    if (cap_ns > 0 && can_hold(head))
-        return sched_add_ns(head->submit_ns, cap_ns);
-    due_ns = sched_sub_ns(head->submit_ns, cap_ns);
-    return due_ns < sched->now_ns ? due_ns : sched->now_ns;
+    if (cap_ns == 0 || !can_hold(head))
+        return min_ns(sched_sub_ns(head->submit_ns, cap_ns), sched->now_ns);
+    if (!head->pack)
+        return sched_add_ns(from_ns, cap_ns);
+    if (sched->slot[number].freed_ns > from_ns)
+        from_ns = sched->slot[number].freed_ns;
+    if (sched->lane[number].inflight > 0 || from_ns - head->submit_ns > BACKLOG_CAPS * cap_ns)
+        return sched_add_ns(head->submit_ns, BACKLOG_CAPS * cap_ns);
+    return sched_add_ns(from_ns, cap_ns);
 }
 
 static struct sched_lane *find_lane(struct sched *sched, uint32_t number)
@@ -400,7 +417,7 @@ int sched_offer(struct sched *sched, uint32_t lane, const struct sched_launch *h
         l->head_msm = sched_demand(head, sched->sm_count);
         l->offered = true;
         heap_up(sched, sched->view.heads++,
-                (struct sched_head){.due_ns = due_time(sched, head),
+                (struct sched_head){.due_ns = due_time(sched, lane, head),
                                     .submit_ns = head->submit_ns,
                                     .deadline_ns = l->deadline_ns,
                                     .lane = lane,
@@ -448,6 +465,21 @@ void sched_issued(struct sched *sched, uint32_t lane, const struct sched_launch 
         sched->policy->issued(sched->state, &sched->view, lane, launch, msm, now_ns);
 }
 
+/* Nothing of the lane is in flight any more: from now on its head waits for us alone. */
+static void free_lane(struct sched *sched, uint32_t number, uint64_t now_ns)
+{
+    struct sched_lane *lane = &sched->lane[number];
+    struct sched_head head;
+
+    sched->slot[number].freed_ns = now_ns;
+    if (!lane->offered || !lane->head.pack)
+        return;
+    head = sched->heap[sched->slot[number].head_at];
+    head.due_ns = due_time(sched, number, &lane->head);
+    heap_remove(sched, number);
+    heap_up(sched, sched->view.heads++, head);
+}
+
 void sched_complete(struct sched *sched, uint32_t lane, uint64_t seq, uint64_t now_ns)
 {
     struct sched_lane *l = find_lane(sched, lane);
@@ -459,6 +491,8 @@ void sched_complete(struct sched *sched, uint32_t lane, uint64_t seq, uint64_t n
     flight_complete(&sched->flight[lane], seq);
     pass_token(sched, lane, seq);
     refresh(sched, lane);
+    if (l->inflight == 0)
+        free_lane(sched, lane, now_ns);
     if (sched->policy->completed)
         sched->policy->completed(sched->state, &sched->view, lane, seq, now_ns);
 }

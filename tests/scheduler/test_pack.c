@@ -123,6 +123,34 @@ Test(pack, a_head_at_its_cap_takes_its_companions_along)
     sched_destroy(sched);
 }
 
+/* Queueing behind one's own launches is no hold: the cap counts from their completion. */
+Test(pack, the_cap_counts_from_when_a_launch_could_have_begun)
+{
+    struct sched *sched = make_packs(1, CAP, 4);
+
+    occupy(sched, 3);
+    pass(sched, 0, packable(1, 1, 1, 5), 1, SCHED_REASON_FITS);
+    offer(sched, 0, packable(2, 2, 1, 5));
+    expect_hold(sched, 2 + CAP, SCHED_REASON_GATHER, 2 + 16 * CAP);
+    pass(sched, 1, packable(1, 3, 1, 6), 3 + CAP, SCHED_REASON_CAP);
+    sched_complete(sched, 0, 1, 5 * CAP);
+    expect_hold(sched, 5 * CAP, SCHED_REASON_GATHER, 6 * CAP);
+    expect(sched, 6 * CAP, 0, SCHED_REASON_CAP);
+    sched_destroy(sched);
+}
+
+Test(pack, a_completion_that_nobody_hears_of_ends_a_hold_after_sixteen_caps)
+{
+    struct sched *sched = make_packs(1, CAP, 4);
+
+    occupy(sched, 3);
+    pass(sched, 0, packable(1, 1, 1, 5), 1, SCHED_REASON_FITS);
+    offer(sched, 0, packable(2, 2, 1, 5));
+    expect_hold(sched, 2 + 16 * CAP - 1, SCHED_REASON_GATHER, 2 + 16 * CAP);
+    expect(sched, 2 + 16 * CAP, 0, SCHED_REASON_CAP);
+    sched_destroy(sched);
+}
+
 Test(pack, a_head_at_its_cap_goes_alone_if_nobody_can_go_with_it)
 {
     struct sched *sched = make_packs(1, CAP, 4);

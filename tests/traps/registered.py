@@ -25,7 +25,7 @@ def main():
     wrong = []
     for program, *registered in groups(sys.argv[2:]):
         usage = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=False).stdout
-        there = {line.strip() for line in usage.splitlines() if line.startswith("  trap-")}
+        there = {line.strip() for line in usage.splitlines() if line.startswith(("  trap-", "  packs-"))}
         wrong += [f"{name} is in {program}, but is no test" for name in sorted(there - set(registered))]
         wrong += [f"{name} is a test, but not in {program}" for name in sorted(set(registered) - there)]
         wrong += [f"{name} is not in README.md" for name in sorted(there) if f"`{name}`" not in readme]

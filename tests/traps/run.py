@@ -199,9 +199,10 @@ def judge(options, folder, process, stdout, stderr):
     for words in expectations:
         judge_expectation(words, options, trace, launches)
     judge_lines(options, expectations, stderr)
-    if trace.lost:
+    flood = options.scenario.startswith("packs-")  # more launches than the trace takes in on two cores
+    if trace.lost and not flood:
         raise Failure(f"{trace.lost} events of the trace are lost")
-    uncounted = any(words[0] == "uncounted" for words in expectations)
+    uncounted = trace.lost > 0 or any(words[0] == "uncounted" for words in expectations)
     if options.sim and options.mode != "direct" and not uncounted and trace.to_driver() != sum(launches.values()):
         raise Failure(f"the library issued {trace.to_driver()} launches, the driver saw {sum(launches.values())}")
 
