@@ -58,17 +58,37 @@ struct lane *lane_by_number(struct engine *engine, uint32_t number)
     return device ? &device->lanes[number % SCHED_LANES_MAX] : NULL;
 }
 
-void device_ring(struct device *device)
+static void wake(struct device *device)
 {
-    /*
-     * Our commit before, `asleep` after. Pairs with the fence in rest(): either we see that the thread is about to
-     * sleep, or it sees our record when it looks once more.
-     */
-    atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&device->asleep, memory_order_relaxed) == 0)
         return;
     if (atomic_exchange_explicit(&device->asleep, 0, memory_order_relaxed) == 1)
         wake_word(&device->asleep, 1);
+}
+
+void device_ring(struct device *device)
+{
+    /*
+     * What the thread should see was stored before, `asleep` is read after. Pairs with the fence in rest(): either we
+     * see that the thread is about to sleep, or it sees what we stored when it looks once more.
+     */
+    atomic_thread_fence(memory_order_seq_cst);
+    wake(device);
+}
+
+void lane_touch(const struct lane *lane)
+{
+    _Atomic uint64_t *word = &lane->device->touched[lane->index / 64];
+    uint64_t bit = UINT64_C(1) << lane->index % 64;
+
+    /*
+     * As in device_ring. Also pairs with the exchange in survey(): if the bit is still set here, the exchange that
+     * takes it comes later, and what is looked at behind it is what we stored. The line is only written if it must be.
+     */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!(atomic_load_explicit(word, memory_order_relaxed) & bit))
+        atomic_fetch_or_explicit(word, bit, memory_order_seq_cst);
+    wake(lane->device);
 }
 
 static bool capturing(const struct device *device)
@@ -137,8 +157,10 @@ static void hear_lane(struct device *device, struct lane *lane, uint64_t now_ns)
 
     if (!changed && (lane->offered || lane_is_empty(lane)))
         return;
-    if (!lock_try(&lane->issue))
-        return; /* somebody flushes it: look again in the next round */
+    if (!lock_try(&lane->issue)) {
+        lane_bit_set(device->again, lane); /* somebody flushes it */
+        return;
+    }
     issued = atomic_load_explicit(&lane->issued, memory_order_relaxed);
     if (issued != lane->told_issued) {
         if (lane->any_flushed)
@@ -146,10 +168,13 @@ static void hear_lane(struct device *device, struct lane *lane, uint64_t now_ns)
         lane->any_flushed = false;
         lane->told_issued = issued;
         lane->offered = false;
+        lane_bit_set(device->unmarked, lane);
     }
     if (!lane->offered) {
         lane->offered = lane_peek(lane, &lane->head);
         sched_offer(device->sched, lane->index, lane->offered ? &lane->head : NULL);
+        if (!lane->offered && !lane_is_empty(lane))
+            lane_bit_set(device->again, lane); /* a record that is about to be committed, or to be cancelled */
     }
     lock_drop(&lane->issue);
 }
@@ -181,23 +206,36 @@ static void hear_convoys(struct device *device, uint64_t now_ns)
         }
 }
 
+static void look_at(struct device *device, struct lane *lane, uint64_t now_ns)
+{
+    uint32_t state = atomic_load_explicit(&lane->state, memory_order_acquire);
+
+    if (state == LANE_ENDED)
+        give_up(device, lane);
+    if (state != LANE_LIVE)
+        return;
+    if (!lane->known)
+        take_up(device, lane);
+    hear_completions(lane, now_ns);
+    hear_lane(device, lane, now_ns);
+    /* The device will write the lane's word, or what was synchronised was not known to be issued yet. */
+    if (lane->marks != lane->seen_mark ||
+        atomic_load_explicit(&lane->synced, memory_order_relaxed) > lane->told_complete)
+        lane_bit_set(device->again, lane);
+}
+
+/* Looks at the lanes that were touched, and at those that may have changed by themselves. */
 static void survey(struct device *device, uint64_t now_ns)
 {
-    uint32_t top = atomic_load_explicit(&device->lane_top, memory_order_acquire);
-
     hear_convoys(device, now_ns);
-    for (uint32_t i = 0; i < top; i++) {
-        struct lane *lane = &device->lanes[i];
-        uint32_t state = atomic_load_explicit(&lane->state, memory_order_acquire);
+    for (uint32_t word = 0; word < DEVICE_LANE_WORDS; word++) {
+        uint64_t bits = device->again[word];
 
-        if (state == LANE_ENDED)
-            give_up(device, lane);
-        if (state != LANE_LIVE)
-            continue;
-        if (!lane->known)
-            take_up(device, lane);
-        hear_completions(lane, now_ns);
-        hear_lane(device, lane, now_ns);
+        device->again[word] = 0;
+        if (atomic_load_explicit(&device->touched[word], memory_order_relaxed))
+            bits |= atomic_exchange_explicit(&device->touched[word], 0, memory_order_seq_cst);
+        for (; bits; bits &= bits - 1)
+            look_at(device, &device->lanes[word * 64 + (uint32_t)__builtin_ctzll(bits)], now_ns);
     }
 }
 
@@ -265,7 +303,10 @@ static void issue_head(struct device *device, struct lane *lane, enum sched_reas
     lane->told_issued = launch.seq;
     if (convoy)
         convoy_note(convoy, lane, launch.seq);
+    else
+        lane_bit_set(device->unmarked, lane);
     mark_if_useful(device, lane, compete);
+    lane_bit_set(device->again, lane);
 }
 
 static void issue_left_over(struct device *device, struct lane *lane, enum sched_reason reason)
@@ -278,6 +319,7 @@ static void issue_member(struct device *device, struct lane *lane, uint64_t seq,
     struct sched_launch launch;
 
     lane->offered = false; /* whatever becomes of it, look at the lane again */
+    lane_bit_set(device->again, lane);
     if (!lock_try(&lane->issue))
         return; /* a flush is at it */
     if (atomic_load_explicit(&lane->state, memory_order_relaxed) == LANE_LIVE && lane_peek(lane, &launch) &&
@@ -298,35 +340,48 @@ static void carry_out(struct device *device, const struct sched_decision *decisi
                      compete);
 }
 
+/* A marker for what a lane did at home. */
+static void mark_lane(struct device *device, struct lane *lane)
+{
+    if (!lane->known || lane->told_complete >= lane->told_issued || lane->marked == lane->told_issued ||
+        atomic_load_explicit(&lane->away,
+                             memory_order_relaxed)) { /* the convoy's markers cover what it did at home too */
+        lane_bit_clear(device->unmarked, lane);
+        return;
+    }
+    if (!lock_try(&lane->issue))
+        return;
+    if (atomic_load_explicit(&lane->state, memory_order_relaxed) == LANE_LIVE && !capturing(device) &&
+        atomic_load_explicit(&lane->away, memory_order_relaxed) == NULL &&
+        device_enter(device, lane->context->handle)) {
+        lane_mark(lane);
+        lane_bit_set(device->again, lane);
+        if (lane->marked == lane->told_issued)
+            lane_bit_clear(device->unmarked, lane);
+    }
+    lock_drop(&lane->issue);
+}
+
 /*
  * Launches are held, so lanes compete: those that were alone until now were not marked, and their completion is what
  * the held launches wait for.
  */
 static void mark_flight(struct device *device)
 {
-    uint32_t top = atomic_load_explicit(&device->lane_top, memory_order_acquire);
-
     if (capturing(device))
         return;
-    for (uint32_t i = 0; i < top; i++) {
-        struct lane *lane = &device->lanes[i];
-        struct convoy *convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
+    for (uint32_t word = 0; word < DEVICE_LANE_WORDS; word++)
+        for (uint64_t bits = device->unmarked[word]; bits; bits &= bits - 1)
+            mark_lane(device, &device->lanes[word * 64 + (uint32_t)__builtin_ctzll(bits)]);
+    for (uint32_t i = 0; i < device->convoy_contexts; i++)
+        for (uint32_t j = 0; j < CONVOYS; j++) {
+            struct context *context = device->with_convoys[i];
+            struct convoy *convoy = &context->convoys[j];
 
-        if (!lane->known || lane->told_complete >= lane->told_issued ||
-            (convoy ? convoy->marked == convoy->noted || convoy_will_tell(convoy)
-                    : lane->marked == lane->told_issued) ||
-            !lock_try(&lane->issue))
-            continue;
-        if (atomic_load_explicit(&lane->state, memory_order_relaxed) == LANE_LIVE && !capturing(device) &&
-            device_enter(device, lane->context->handle)) {
-            convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
-            if (convoy)
+            if (convoy->stream && convoy->generation == context->generation && convoy->marked != convoy->noted &&
+                !convoy_will_tell(convoy) && context->handle && device_enter(device, context->handle))
                 convoy_mark(convoy);
-            else
-                lane_mark(lane);
         }
-        lock_drop(&lane->issue);
-    }
 }
 
 static bool any_waiting(const struct device *device)

@@ -7,6 +7,8 @@
 
 #include "engine/lane.h"
 
+enum { DEVICE_LANE_WORDS = SCHED_LANES_MAX / 64 };
+
 struct device {
     struct engine *engine;
     CUdevice ordinal;
@@ -19,6 +21,8 @@ struct device {
     _Atomic uint64_t issues;         /* launches and packs that the device's thread issued */
     _Atomic uint32_t contexts_ended; /* how many; so that the thread does not trust a handle that was recycled */
 
+    /* A bit for each lane about which there is something to hear. Set by anybody, taken by the thread. */
+    _Alignas(CACHE_LINE) _Atomic uint64_t touched[DEVICE_LANE_WORDS];
     _Atomic uint32_t awaited; /* threads that look at what this thread finds out: it must not sleep */
 
     /* 1 while the thread sleeps or is about to. Mostly read: a committing thread looks at it once. */
@@ -30,11 +34,23 @@ struct device {
     uint32_t contexts_seen;
     uint32_t told_held, told_flight; /* counters in the trace */
     uint64_t told_load_ns;
-    unsigned char *area; /* parameters of the pack that is being issued: COALESCE_AREA_MAX bytes */
-    uint64_t packs;      /* issued; names them in traces */
+    uint64_t again[DEVICE_LANE_WORDS];    /* lanes to look at in the next round in any case */
+    uint64_t unmarked[DEVICE_LANE_WORDS]; /* lanes with something at home that no marker covers */
+    unsigned char *area;                  /* parameters of the pack that is being issued: COALESCE_AREA_MAX bytes */
+    uint64_t packs;                       /* issued; names them in traces */
     struct context *with_convoys[ENGINE_CONTEXTS_MAX];
     uint32_t convoy_contexts;
 };
+
+static inline void lane_bit_set(uint64_t *words, const struct lane *lane)
+{
+    words[lane->index / 64] |= UINT64_C(1) << lane->index % 64;
+}
+
+static inline void lane_bit_clear(uint64_t *words, const struct lane *lane)
+{
+    words[lane->index / 64] &= ~(UINT64_C(1) << lane->index % 64);
+}
 
 /* Makes a context current for the device's thread. False: it is not to be had. */
 bool device_enter(struct device *device, CUcontext context);

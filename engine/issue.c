@@ -346,6 +346,7 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
         }
     }
     lock_drop(&lane->issue);
+    lane_touch(lane); /* the device's thread counts what was issued */
     if (entered)
         leave_context(lane);
 }

@@ -217,6 +217,7 @@ static struct lane *lane_start(struct engine *engine, struct context *context, C
     /* Release: pairs with the acquire in the device's thread, which then takes the lane up. */
     atomic_store_explicit(&lane->state, LANE_LIVE, memory_order_release);
     device_grow(device, lane->index + 1);
+    lane_touch(lane);
     name_tracks(lane);
     return lane;
 }
@@ -257,7 +258,7 @@ void lane_end(struct lane *lane)
         lock_take(&lane->issue);
         atomic_store_explicit(&lane->state, LANE_ENDED, memory_order_release);
         lock_drop(&lane->issue);
-        device_ring(lane->device);
+        lane_touch(lane);
     }
     lock_drop(&lane->engine->tables);
 }
@@ -292,4 +293,5 @@ void lane_synced(struct lane *lane, uint64_t issued)
     while (seen < issued && !atomic_compare_exchange_weak_explicit(&lane->synced, &seen, issued, memory_order_release,
                                                                    memory_order_relaxed))
         ;
+    lane_touch(lane);
 }

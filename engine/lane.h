@@ -134,11 +134,14 @@ static inline bool lane_is_settled(const struct lane *lane)
     return ring_empty(&lane->ring) && atomic_load_explicit(&((struct lane *)lane)->away, memory_order_acquire) == NULL;
 }
 
-/* Publishes a record and rings the device's bell. */
+/* There is something about this lane that the device's thread should hear of. Any thread, after having stored it. */
+void lane_touch(const struct lane *lane);
+
+/* Publishes a record and tells the device's thread. */
 static inline void lane_commit(struct lane *lane, struct record *record)
 {
     ring_commit((struct ring *)&lane->ring, record);
-    device_ring(lane->device);
+    lane_touch(lane);
 }
 
 /*

@@ -115,6 +115,7 @@ static void lock_members(struct gathering *all, const struct sched_decision *dec
         struct member *member = &all->member[all->count];
 
         lane->offered = false; /* whatever becomes of it, look at the lane again */
+        lane_bit_set(all->device->again, lane);
         if (!lock_try(&lane->issue))
             continue;
         member->lane = lane;
