@@ -78,12 +78,13 @@ void device_ring(struct device *device)
 
 void lane_touch(const struct lane *lane)
 {
-    _Atomic uint64_t *word = &lane->device->touched[lane->index / 64];
-    uint64_t bit = UINT64_C(1) << lane->index % 64;
+    _Atomic uint32_t *word = &lane->device->touched[lane->index % DEVICE_TOUCH_WORDS].lanes;
+    uint32_t bit = UINT32_C(1) << lane->index / DEVICE_TOUCH_WORDS;
 
     /*
-     * As in device_ring. Also pairs with the exchange in survey(): if the bit is still set here, the exchange that
-     * takes it comes later, and what is looked at behind it is what we stored. The line is only written if it must be.
+     * As in device_ring. Also pairs with the exchange in hear_touches(): if the bit is still set here, the exchange
+     * that takes it comes later, and what is looked at behind it is what we stored. The line is only written if it must
+     * be.
      */
     atomic_thread_fence(memory_order_seq_cst);
     if (!(atomic_load_explicit(word, memory_order_relaxed) & bit))
@@ -224,16 +225,28 @@ static void look_at(struct device *device, struct lane *lane, uint64_t now_ns)
         lane_bit_set(device->again, lane);
 }
 
+static void hear_touches(struct device *device)
+{
+    for (uint32_t i = 0; i < DEVICE_TOUCH_WORDS; i++) {
+        _Atomic uint32_t *word = &device->touched[i].lanes;
+        uint32_t bits;
+
+        if (atomic_load_explicit(word, memory_order_relaxed) == 0)
+            continue;
+        for (bits = atomic_exchange_explicit(word, 0, memory_order_seq_cst); bits; bits &= bits - 1)
+            set_bit(device->again, (uint32_t)__builtin_ctz(bits) * DEVICE_TOUCH_WORDS + i);
+    }
+}
+
 /* Looks at the lanes that were touched, and at those that may have changed by themselves. */
 static void survey(struct device *device, uint64_t now_ns)
 {
     hear_convoys(device, now_ns);
+    hear_touches(device);
     for (uint32_t word = 0; word < DEVICE_LANE_WORDS; word++) {
         uint64_t bits = device->again[word];
 
         device->again[word] = 0;
-        if (atomic_load_explicit(&device->touched[word], memory_order_relaxed))
-            bits |= atomic_exchange_explicit(&device->touched[word], 0, memory_order_seq_cst);
         for (; bits; bits &= bits - 1)
             look_at(device, &device->lanes[word * 64 + (uint32_t)__builtin_ctzll(bits)], now_ns);
     }

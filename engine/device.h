@@ -7,7 +7,8 @@
 
 #include "engine/lane.h"
 
-enum { DEVICE_LANE_WORDS = SCHED_LANES_MAX / 64 };
+enum { DEVICE_LANE_WORDS = SCHED_LANES_MAX / 64, DEVICE_TOUCH_WORDS = 16 };
+_Static_assert(SCHED_LANES_MAX / DEVICE_TOUCH_WORDS <= 32, "a word has a bit for each of its lanes");
 
 struct device {
     struct engine *engine;
@@ -21,8 +22,14 @@ struct device {
     _Atomic uint64_t issues;         /* launches and packs that the device's thread issued */
     _Atomic uint32_t contexts_ended; /* how many; so that the thread does not trust a handle that was recycled */
 
-    /* A bit for each lane about which there is something to hear. Set by anybody, taken by the thread. */
-    _Alignas(CACHE_LINE) _Atomic uint64_t touched[DEVICE_LANE_WORDS];
+    /*
+     * A bit for each lane about which there is something to hear. Set by anybody, taken by the thread. Neighbouring
+     * lanes are in different words, and each word has a cache line of its own: threads that launch into a few streams
+     * do not take each other's.
+     */
+    struct {
+        _Alignas(CACHE_LINE) _Atomic uint32_t lanes;
+    } touched[DEVICE_TOUCH_WORDS];
     _Atomic uint32_t awaited; /* threads that look at what this thread finds out: it must not sleep */
 
     /* 1 while the thread sleeps or is about to. Mostly read: a committing thread looks at it once. */
@@ -42,9 +49,14 @@ struct device {
     uint32_t convoy_contexts;
 };
 
+static inline void set_bit(uint64_t *words, uint32_t number)
+{
+    words[number / 64] |= UINT64_C(1) << number % 64;
+}
+
 static inline void lane_bit_set(uint64_t *words, const struct lane *lane)
 {
-    words[lane->index / 64] |= UINT64_C(1) << lane->index % 64;
+    set_bit(words, lane->index);
 }
 
 static inline void lane_bit_clear(uint64_t *words, const struct lane *lane)
