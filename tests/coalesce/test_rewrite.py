@@ -7,7 +7,13 @@ usage: test_rewrite.py REWRITE_TOOL KERNELS.cu KERNELS.cubin
 
 With nvcc, KERNELS.cu is compiled for sm_90a too. Without nvdisasm (PATH or NVDISASM) the test is skipped: 77.
 """
-import os, re, shutil, subprocess, sys, tempfile
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
 
 GRID = {0xc: 0x200, 0x10: 0x204, 0x14: 0x208}
 PREFIX = re.compile(r'^(@!?U?P\w+\s+)?')
@@ -83,8 +89,18 @@ def check(name, old, new, fold, ragged):
     return len(old), len(detours)
 
 
+def find_disassembler():
+    """That of the environment, of the system, or of the Python environment that scripts/clients.sh makes."""
+    found = os.environ.get('NVDISASM') or shutil.which('nvdisasm')
+    clients = os.environ.get('SIMCUDA_PYTHON')
+    if found or not clients:
+        return found
+    pattern = os.path.join(os.path.dirname(clients), '..', 'lib', 'python3*', 'site-packages', 'nvidia', '*', 'bin', 'nvdisasm')
+    return next(iter(glob.glob(pattern)), None)
+
+
 def main(tool, source, made):
-    disassembler = os.environ.get('NVDISASM') or shutil.which('nvdisasm')
+    disassembler = find_disassembler()
     if not disassembler:
         print('skipped: no nvdisasm')
         return 77
