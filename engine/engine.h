@@ -32,8 +32,10 @@
  *  4. The issue lock is held over driver calls for this lane only. Who waits for it waits for exactly these calls, as
  *     it would inside the driver. Nobody waits for a second lane's issue lock while holding one: the device's thread,
  *     which needs those of all members of a pack, tries them and goes without the members whose lock is taken.
- *  5. The device's thread touches only launches and completion markers: no query, no synchronisation, no callback. It
- *     runs in relaxed capture mode, and places no marker while any stream of the process captures.
+ *  5. The device's thread launches, places completion markers and asks whether they are reached, and joins lanes to
+ * convoys by events: no synchronisation, no callback. It runs in relaxed capture mode, and places no marker while any
+ * stream of the process captures.
+ *  6. What a marker covers can be read until the next one is reached: LANE_MARKS - 1 are on their way at most.
  *
  * What it may not do: exit, abort, print; allocate on the path of a launch; call cuInit; hold a launch that is not in
  * a ring. It depends on base, driver, trace, scheduler and coalesce.
