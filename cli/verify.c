@@ -318,10 +318,11 @@ static void print_text(const struct verification *all)
         print_difference("stderr", &all->errors);
     printf("launches: %" PRIu64 " in %" PRIu64 " process%s\n", report->launches, report->processes,
            report->processes == 1 ? "" : "es");
-    if (report->launches)
-        /* Rounded down: 100 only if it is all of them. */
-        printf("replaced: %" PRIu64 " (%.1f %%)\n", report->replaced,
-               (double)(report->replaced * 1000 / report->launches) / 10);
+    if (report->launches) {
+        uint64_t tenths = report->replaced * 1000 / report->launches; /* rounded down: 100 only if it is all of them */
+
+        printf("replaced: %" PRIu64 " (%" PRIu64 ".%" PRIu64 " %%)\n", report->replaced, tenths / 10, tenths % 10);
+    }
     print_missed(report);
     print_verdict(all);
 }

@@ -315,7 +315,7 @@ int cubin_open(struct cubin *cubin, const void *bytes, size_t size, enum coalesc
     uint32_t flags;
     int error;
 
-    if (size < HEADER || memcmp(header, magic, sizeof(magic)) || cubin_get16(header + 18) != MACHINE_CUDA) {
+    if (size < HEADER || memcmp(header, magic, sizeof(magic)) != 0 || cubin_get16(header + 18) != MACHINE_CUDA) {
         *refusal = size < HEADER ? COALESCE_IMAGE_BROKEN : COALESCE_IMAGE_KIND;
         return size < HEADER ? -EINVAL : -ENOTSUP;
     }
