@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ROUNDS = 101, LAUNCHES = 5000, WINDOW = 16, SM_COUNT = 132, RING = 64 };
+enum { ROUNDS = 101, LAUNCHES = 5000, WINDOW = 16, SM_COUNT = 132, RING = 1024 };
 
 struct issued {
     uint32_t lane;
@@ -30,6 +30,7 @@ struct setup {
     uint32_t batch;      /* completions are seen this many at a time */
     uint64_t slo_ns;     /* of every second lane */
     const char *shape;
+    uint32_t kernels; /* that can be coalesced; 0: none can */
 };
 
 struct load {
@@ -59,11 +60,13 @@ static uint64_t cpu_ns(void)
 static void offer(struct load *load, uint32_t lane)
 {
     load->random = load->random * 6364136223846793005u + 1442695040888963407u;
-    load->head[lane] = (struct sched_launch){.seq = load->head[lane].seq + 1,
-                                             .submit_ns = load->now_ns,
-                                             .kernel = 1,
-                                             .blocks = 1 + (load->random >> 33) % load->setup->blocks_max,
-                                             .blocks_per_sm = 4};
+    load->head[lane] = (struct sched_launch){
+        .seq = load->head[lane].seq + 1,
+        .submit_ns = load->now_ns,
+        .kernel = 1,
+        .blocks = 1 + (load->random >> 33) % load->setup->blocks_max,
+        .blocks_per_sm = 4,
+        .pack = load->setup->kernels ? 1 + (uint32_t)(load->random >> 40) % load->setup->kernels : 0};
     if (sched_offer(load->sched, lane, &load->head[lane]))
         fail("an offer was refused");
 }
@@ -96,7 +99,7 @@ static void run_launches(struct load *load, uint32_t launches)
 
     while (launches > 0) {
         /* A lane that is the only one is never held: stop it, as a host that waits for a result would. */
-        while (launches > 0 && load->count < RING && sched_next(load->sched, load->now_ns, &decision, &wake_ns)) {
+        while (launches > 0 && load->count + SCHED_PACK_MAX <= RING && sched_next(load->sched, load->now_ns, &decision, &wake_ns)) {
             issue(load, &decision);
             launches -= decision.count < launches ? decision.count : launches;
         }
@@ -153,10 +156,12 @@ static void measure_policy(const char *policy, bool last_policy)
         struct setup small = {policy, lanes[i], 32, 1, 0, "small grids, the window is full"};
         struct setup mixed = {policy, lanes[i], SM_COUNT * 4, 1, 0, "all grids, the device is full"};
         /* so far away that no lane is short of slack, but all have to be looked at */
+        struct setup packs = {policy, lanes[i], 32, 1, 0, "small grids of four kernels that can be coalesced", 4};
         struct setup target = {policy, lanes[i], SM_COUNT * 4, 1, UINT64_C(1) << 50, "as before, half with a target"};
 
         measure(&small, false);
         measure(&mixed, false);
+        measure(&packs, false);
         measure(&target, last_policy && i == COUNTS - 1);
     }
 }

@@ -44,6 +44,7 @@ struct sched_head {
     uint64_t deadline_ns; /* of its lane */
     uint32_t lane;
     sched_msm_t msm;
+    uint32_t pack; /* 0: it cannot be coalesced */
 };
 
 struct sched_view {
@@ -52,6 +53,7 @@ struct sched_view {
     const uint16_t *active;        /* `actives` lane numbers, in no particular order */
     const uint16_t *flying;        /* `lanes_inflight` lane numbers, in no particular order */
     uint32_t heads;
+    uint32_t packable; /* of the heads, those that can be coalesced */
     uint32_t actives;
     uint32_t lanes_inflight;
     uint32_t slo_lanes; /* lanes with a latency target */

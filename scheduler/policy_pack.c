@@ -53,9 +53,9 @@ static void forget_landed(struct pack *pack, const struct sched_view *view)
     pack->flights = kept;
 }
 
-static bool may_start(const struct sched_view *view, uint32_t lane)
+static bool may_start(const struct sched_view *view, const struct sched_head *head)
 {
-    return view->lane[lane].head.pack && view->lane[lane].inflight <= PACK_BACKLOG;
+    return head->pack && view->lane[head->lane].inflight <= PACK_BACKLOG;
 }
 
 /* The oldest head that can be coalesced. -1: none. */
@@ -64,10 +64,10 @@ static int oldest_packable(const struct sched_view *view)
     uint64_t submit_ns = SCHED_NEVER;
     int best = -1;
 
-    for (uint32_t i = 0; i < view->heads; i++) {
+    for (uint32_t i = 0; view->packable > 0 && i < view->heads; i++) {
         const struct sched_head *head = &view->head[i];
 
-        if (head->submit_ns >= submit_ns || !may_start(view, head->lane))
+        if (head->submit_ns >= submit_ns || !may_start(view, head))
             continue;
         submit_ns = head->submit_ns;
         best = (int)head->lane;
@@ -102,7 +102,7 @@ static void pack_join(void *state, const struct sched_view *view, struct sched_d
     for (uint32_t i = 0; i < view->heads && decision->count < SCHED_PACK_MAX; i++) {
         uint32_t lane = view->head[i].lane;
 
-        if (lane == leader || view->lane[lane].head.pack != launch->pack || !may_start(view, lane))
+        if (view->head[i].pack != launch->pack || lane == leader || !may_start(view, &view->head[i]))
             continue;
         decision->member[decision->count].lane = lane;
         decision->member[decision->count++].seq = view->lane[lane].head.seq;
@@ -149,7 +149,7 @@ static int pack_pick(void *state, const struct sched_view *view, uint64_t now_ns
         return gather(pack, view, (uint32_t)packable,
                       sched_view_fits(view, (uint32_t)packable) ? SCHED_REASON_FITS : SCHED_REASON_NEXT,
                       SCHED_REASON_PACK, decision);
-    pack->fit.loners = true;
+    pack->fit.loners = view->packable > 0;
     lane = fit_oldest(&pack->fit, view);
     if (lane >= 0)
         return sched_pick_one(view, (uint32_t)lane, SCHED_REASON_FITS, decision);

@@ -338,6 +338,7 @@ static void withdraw(struct sched *sched, uint32_t number)
     if (!sched->lane[number].offered)
         return;
     heap_remove(sched, number);
+    sched->view.packable -= sched->lane[number].head.pack != 0;
     sched->lane[number].offered = false;
 }
 
@@ -421,7 +422,9 @@ int sched_offer(struct sched *sched, uint32_t lane, const struct sched_launch *h
                                     .submit_ns = head->submit_ns,
                                     .deadline_ns = l->deadline_ns,
                                     .lane = lane,
-                                    .msm = l->head_msm});
+                                    .msm = l->head_msm,
+                                    .pack = head->pack});
+        sched->view.packable += head->pack != 0;
     }
     refresh(sched, lane);
     if (head && sched->policy->offered)
