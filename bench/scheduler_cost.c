@@ -99,7 +99,8 @@ static void run_launches(struct load *load, uint32_t launches)
 
     while (launches > 0) {
         /* A lane that is the only one is never held: stop it, as a host that waits for a result would. */
-        while (launches > 0 && load->count + SCHED_PACK_MAX <= RING && sched_next(load->sched, load->now_ns, &decision, &wake_ns)) {
+        while (launches > 0 && load->count + SCHED_PACK_MAX <= RING &&
+               sched_next(load->sched, load->now_ns, &decision, &wake_ns)) {
             issue(load, &decision);
             launches -= decision.count < launches ? decision.count : launches;
         }

@@ -76,6 +76,13 @@ static const char *text_at(const struct cubin_section *table, uint32_t offset, s
     return text;
 }
 
+/* What is read as a table, and may become shorter, cannot be code too. */
+static bool is_table(uint32_t type)
+{
+    return type == CUBIN_SYMTAB || type == CUBIN_STRTAB || type == CUBIN_RELA || type == CUBIN_REL ||
+           type == CUBIN_INFO || type == CUBIN_CALLGRAPH;
+}
+
 static bool read_section(const struct cubin *cubin, const unsigned char *header, struct cubin_section *section)
 {
     uint64_t offset = cubin_get64(header + 24), size = cubin_get64(header + 32);
@@ -100,7 +107,7 @@ static bool read_section(const struct cubin *cubin, const unsigned char *header,
     if (offset > cubin->size || size > cubin->size - offset)
         return false;
     section->data = cubin->bytes + offset;
-    return !(section->flags & CUBIN_EXECUTE) || size % WORD == 0;
+    return !(section->flags & CUBIN_EXECUTE) || (size % WORD == 0 && !is_table(section->type));
 }
 
 static bool read_names(struct cubin *cubin, const unsigned char *headers)
@@ -271,8 +278,8 @@ static bool relocations_are_sound(const struct cubin *cubin, const struct cubin_
     return true;
 }
 
-/* Relocations of debug information are never followed. cuDNN has some that name another table than they mean. */
-static bool is_for_debugging(const struct cubin *cubin, const struct cubin_section *section)
+/* cuDNN has some that name another table than they mean. */
+bool cubin_is_for_debugging(const struct cubin *cubin, const struct cubin_section *section)
 {
     return section->info < cubin->section_count && (strncmp(cubin->sections[section->info].name, ".debug", 6) == 0 ||
                                                     strncmp(cubin->sections[section->info].name, ".nv_debug", 9) == 0);
@@ -285,7 +292,7 @@ static bool contents_are_sound(const struct cubin *cubin)
 
         if (section->type == CUBIN_INFO && !records_are_sound(section))
             return false;
-        if ((section->type == CUBIN_RELA || section->type == CUBIN_REL) && !is_for_debugging(cubin, section) &&
+        if ((section->type == CUBIN_RELA || section->type == CUBIN_REL) && !cubin_is_for_debugging(cubin, section) &&
             !relocations_are_sound(cubin, section))
             return false;
         if (section->type == CUBIN_CALLGRAPH && section->size % 8)

@@ -9,7 +9,7 @@
  *   - sections with code have a size that is a multiple of a word (16 bytes)
  *   - link and info of sections that are followed are indexes of sections or symbols
  *   - records of information sections and relocations end within their section; a relocation's symbol exists, and
- *     four bytes at its place exist
+ *     four bytes at its place exist (but not those of debug information)
  *
  * Layouts were read off ptxas 13.0 output, and off NVIDIA's libraries for ABI versions 7 and 8.
  * Any thread; one cubin is used by one thread at a time. Errors are negative errno, see coalesce.h.
@@ -76,6 +76,7 @@ struct cubin_record {
 enum {
     /* Attributes ("EIATTR"), numbers as ptxas 13.0 writes them. */
     CUBIN_ATTR_IMAGE_SLOT = 0x02,
+    CUBIN_ATTR_CTAID_Z_USED = 0x04,
     CUBIN_ATTR_PARAM_CBANK = 0x0a,
     CUBIN_ATTR_EXTERNS = 0x0f,
     CUBIN_ATTR_FRAME_SIZE = 0x11,
@@ -103,6 +104,9 @@ struct cubin_relocation {
 
 uint32_t cubin_relocation_count(const struct cubin_section *section); /* 0 unless CUBIN_RELA or CUBIN_REL */
 struct cubin_relocation cubin_relocation(const struct cubin_section *section, uint32_t index);
+
+/* Relocations of debug information: not validated, so nobody may follow them. */
+bool cubin_is_for_debugging(const struct cubin *cubin, const struct cubin_section *section);
 
 /* Little-endian fields at any address. */
 uint16_t cubin_get16(const unsigned char *at);

@@ -283,6 +283,28 @@ static int make_parts(struct build *build)
     return error;
 }
 
+/* A section that became shorter may have lost a place that a relocation names. */
+static bool relocations_fit(const struct build *build)
+{
+    for (uint32_t i = 1; i < build->cubin->section_count; i++) {
+        struct cubin_section section = build->cubin->sections[i];
+        size_t left;
+
+        if (build->sections[i] == gone || (section.type != CUBIN_RELA && section.type != CUBIN_REL) ||
+            cubin_is_for_debugging(build->cubin, &section))
+            continue;
+        left = build->parts[section.info].size;
+        if (left >= build->cubin->sections[section.info].size)
+            continue;
+        section.data = build->parts[i].data;
+        section.size = build->parts[i].size;
+        for (uint32_t k = 0; k < cubin_relocation_count(&section); k++)
+            if (left < 4 || cubin_relocation(&section, k).offset > left - 4)
+                return false;
+    }
+    return true;
+}
+
 static uint64_t aligned(uint64_t value, uint64_t align)
 {
     return align > 1 ? (value + align - 1) & ~(align - 1) : value;
@@ -451,6 +473,8 @@ static int build_all(struct build *build)
     /* A file may use one table for both kinds of names; the second would replace the first. */
     if (error == 0)
         error = cubin->string_table == cubin->name_table ? -ENOTSUP : make_names(build, names);
+    if (error == 0 && !relocations_fit(build))
+        error = -ENOTSUP;
     if (error == 0)
         error = put_image(build, names);
 out:

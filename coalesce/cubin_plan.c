@@ -193,7 +193,10 @@ void cubin_plan_grow(struct cubin_plan *plan)
 static int keep_empty_frames(struct cubin_plan *plan)
 {
     for (uint32_t i = 1; i < plan->cubin->section_count; i++) {
-        if (plan->keep_section[i] || strcmp(plan->cubin->sections[i].name, ".debug_frame") != 0)
+        const struct cubin_section *section = &plan->cubin->sections[i];
+
+        if (plan->keep_section[i] || section->type != CUBIN_PROGBITS || is_executable(section) ||
+            strcmp(section->name, ".debug_frame") != 0)
             continue;
         plan->keep_section[i] = true;
         if (!cubin_plan_change(plan, i, 0))
@@ -215,6 +218,10 @@ int cubin_plan_close(struct cubin_plan *plan)
         if (!plan->keep_section[i] && !may_be_dropped(cubin, section))
             return -ENOTSUP;
         if (plan->keep_section[i] && section->type == CUBIN_INFO && section->info && !records_are_known(section))
+            return -ENOTSUP;
+        /* Kept for its name, or because a symbol is in it: it would belong to section 0. */
+        if (plan->keep_section[i] && (is_relocation(section) || belongs_to_code(cubin, section)) &&
+            !plan->keep_section[section->info])
             return -ENOTSUP;
     }
     plan->keep_symbol[0] = true;

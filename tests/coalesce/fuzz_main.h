@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A main() for fuzz targets that are not built with libFuzzer: changes bytes of a few seeds, always in the same way, a
- * bounded number of times, so that the target also runs as a plain test. Arguments: executions, then files with seeds.
+ * bounded number of times, so that the target also runs as a plain test. Arguments: executions, then files with seeds
+ * or folders of them.
  *
  * The target gives seeds of its own with fuzz_seed(), which returns false for a number that it has none for.
  */
 #ifndef COISSUE_TESTS_COALESCE_FUZZ_MAIN_H
 #define COISSUE_TESTS_COALESCE_FUZZ_MAIN_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,7 +19,11 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #ifndef FUZZ_WITH_LIBFUZZER
-enum { FUZZ_SEED_BYTES = 1 << 17, FUZZ_SEEDS_MAX = 64 };
+enum { FUZZ_SEED_BYTES = 1 << 17, FUZZ_SEEDS_MAX = 512 };
+
+static uint8_t fuzz_seeds[FUZZ_SEEDS_MAX][FUZZ_SEED_BYTES];
+static size_t fuzz_sizes[FUZZ_SEEDS_MAX];
+static int fuzz_count;
 
 bool fuzz_seed(int number, uint8_t *bytes, size_t *size);
 
@@ -67,43 +73,68 @@ static size_t fuzz_change(uint8_t *bytes, size_t size)
     return size;
 }
 
+static void fuzz_read_file(const char *name)
+{
+    FILE *file = fuzz_count < FUZZ_SEEDS_MAX ? fopen(name, "rb") : NULL;
+
+    if (!file) {
+        fprintf(stderr, "cannot open %s, or there are too many seeds\n", name);
+        exit(1);
+    }
+    fuzz_sizes[fuzz_count] = fread(fuzz_seeds[fuzz_count], 1, FUZZ_SEED_BYTES, file);
+    fuzz_count++;
+    fclose(file);
+}
+
+/* A file, or all files of a folder in the order of their names. */
+static void fuzz_read(const char *name)
+{
+    struct dirent **entries;
+    int count = scandir(name, &entries, NULL, alphasort);
+    char path[4096];
+
+    if (count < 0) {
+        fuzz_read_file(name);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof(path), "%s/%s", name, entries[i]->d_name);
+        if (entries[i]->d_name[0] != '.')
+            fuzz_read_file(path);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+static void fuzz_execute(void)
+{
+    int seed = (int)(fuzz_random() % (uint32_t)fuzz_count);
+    uint8_t *copy = malloc(FUZZ_SEED_BYTES), *exact;
+    size_t size = fuzz_sizes[seed];
+
+    if (!copy)
+        exit(1);
+    memcpy(copy, fuzz_seeds[seed], size);
+    for (uint32_t changes = 1 + fuzz_random() % 8; changes; changes--)
+        size = fuzz_change(copy, size);
+    exact = realloc(copy, size ? size : 1); /* so that a read behind the end is seen by ASan */
+    LLVMFuzzerTestOneInput(exact ? exact : copy, size);
+    free(exact ? exact : copy);
+}
+
 int main(int argc, char **argv)
 {
-    static uint8_t seeds[FUZZ_SEEDS_MAX][FUZZ_SEED_BYTES];
-    static size_t sizes[FUZZ_SEEDS_MAX];
     long executions = argc > 1 ? atol(argv[1]) : 10000;
-    int count = 0;
 
-    while (count < FUZZ_SEEDS_MAX && fuzz_seed(count, seeds[count], &sizes[count]))
-        count++;
-    for (int i = 2; i < argc && count < FUZZ_SEEDS_MAX; i++) {
-        FILE *file = fopen(argv[i], "rb");
-
-        if (!file) {
-            fprintf(stderr, "cannot open %s\n", argv[i]);
-            return 1;
-        }
-        sizes[count] = fread(seeds[count], 1, FUZZ_SEED_BYTES, file);
-        count++;
-        fclose(file);
-    }
-    for (int i = 0; i < count; i++)
-        LLVMFuzzerTestOneInput(seeds[i], sizes[i]);
-    for (long run = 0; run < executions && count; run++) {
-        int seed = (int)(fuzz_random() % (uint32_t)count);
-        uint8_t *copy = malloc(FUZZ_SEED_BYTES), *exact;
-        size_t size = sizes[seed];
-
-        if (!copy)
-            return 1;
-        memcpy(copy, seeds[seed], size);
-        for (uint32_t changes = 1 + fuzz_random() % 8; changes; changes--)
-            size = fuzz_change(copy, size);
-        exact = realloc(copy, size ? size : 1); /* so that a read behind the end is seen by ASan */
-        LLVMFuzzerTestOneInput(exact ? exact : copy, size);
-        free(exact ? exact : copy);
-    }
-    printf("%ld executions from %d seeds\n", executions, count);
+    while (fuzz_count < FUZZ_SEEDS_MAX && fuzz_seed(fuzz_count, fuzz_seeds[fuzz_count], &fuzz_sizes[fuzz_count]))
+        fuzz_count++;
+    for (int i = 2; i < argc; i++)
+        fuzz_read(argv[i]);
+    for (int i = 0; i < fuzz_count; i++)
+        LLVMFuzzerTestOneInput(fuzz_seeds[i], fuzz_sizes[i]);
+    for (long run = 0; run < executions && fuzz_count; run++)
+        fuzz_execute();
+    printf("%ld executions from %d seeds\n", executions, fuzz_count);
     return 0;
 }
 #endif
