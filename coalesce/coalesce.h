@@ -54,6 +54,7 @@ struct coalesce_source {
      */
     uint64_t (*address)(void *context, const char *symbol);
     void *context;
+    bool unproven; /* also machine code of architectures on which no rewritten kernel ever ran */
 };
 
 enum {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Machine code of NVIDIA GPUs: what the rewriter must know of it. Only sm_90 so far; what differs between architectures
- * is in struct sass_target.
+ * Machine code of NVIDIA GPUs: what the rewriter must know of it. What differs between architectures is in struct
+ * sass_target. Only what is written for sm_90 ever ran; sm_80, sm_86 and sm_89 are rewritten on request.
  *
  *   sass_decode.c   one instruction: which uniform registers, what it reads from constant banks, special registers
  *   sass_encode.c   the instructions that the rewriter writes
@@ -39,13 +39,24 @@ enum {
 /* Special registers. */
 enum { SASS_SR_CTAID_X = 37, SASS_SR_CTAID_Y = 38, SASS_SR_CTAID_Z = 39, SASS_SRZ = 255 };
 
+struct sass_word_rule;
+
 struct sass_target {
     unsigned sm;
+    bool proven; /* rewritten kernels ran on it */
     /* Of bank 0, in bytes. */
-    uint32_t parameter_base;    /* first parameter */
-    uint32_t parameter_address; /* u64: generic address of the first parameter */
-    uint32_t bank_address;      /* u64: generic address of bank 0 itself */
-    uint32_t grid;              /* gridDim.x, y, z */
+    uint32_t parameter_base;            /* first parameter */
+    uint32_t parameter_address;         /* u64: generic address of the first parameter; 0: there is none */
+    uint32_t bank_address;              /* u64: generic address of bank 0 itself */
+    uint32_t grid;                      /* gridDim.x, y, z */
+    const struct sass_word_rule *rules; /* for the words of bank 0 that the driver fills (sass_analyse.c) */
+    size_t rule_count;
+    uint8_t handle_shift; /* the handle of cx: address >> this, */
+    uint8_t size_shift;   /* and size / 16 from this bit of the high word on */
+    bool split_branch;    /* the low byte of a distance is in bits 23:16 */
+    bool alu;             /* parameters are read by arithmetic: only what is known to have a form for cx */
+    bool clusters;        /* has special registers for them */
+    bool z_record;        /* the image says whether a kernel reads the block's index on z */
 };
 
 const struct sass_target *sass_target(unsigned sm); /* NULL: not known */
@@ -81,7 +92,10 @@ struct sass_instruction sass_decode(struct sass_word word);
 const char *sass_name(uint16_t opcode, bool bit91); /* NULL: unknown */
 
 /* BRA, CALL.REL, ...: true, and how far from the next instruction; others false. */
-bool sass_branch(struct sass_word word, int64_t *distance);
+bool sass_branch(const struct sass_target *target, struct sass_word word, int64_t *distance);
+
+/* Arithmetic of which it is known that it can read cx; for struct sass_target.alu. */
+bool sass_has_twin(uint16_t opcode);
 
 /* bits 0x40 to 0x5f of the low opcode byte: control flow, all that can depend on its own place */
 bool sass_is_control(uint16_t opcode);
@@ -125,7 +139,7 @@ struct sass_word sass_iadd(unsigned d, unsigned a, unsigned b);     /* registers
 struct sass_word sass_wide_from_uniform(unsigned d, unsigned pair); /* d:d+1 = pair */
 struct sass_word sass_compare_ge(unsigned a, unsigned uniform);     /* P0 = a >= uniform */
 struct sass_word sass_exit_if_p0(void);
-struct sass_word sass_bra(uint64_t from, uint64_t to);
+struct sass_word sass_bra(const struct sass_target *target, uint64_t from, uint64_t to);
 struct sass_word sass_nop(void);
 
 /* Reads of constants, turned to another place. */

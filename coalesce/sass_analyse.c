@@ -7,9 +7,64 @@
 #include <errno.h>
 #include <string.h>
 
-/* Bank 0 of sm_90: what ptxas 13.0 makes of special registers in PTX; 0x198 and 0xc were read back on an H200. */
+/* The words of bank 0 that the driver fills. */
+struct sass_word_rule {
+    uint32_t start, end;
+    enum { SAME, COUNTS, REFUSED } rule;
+    enum coalesce_refusal refusal;
+};
+
+/* What ptxas 13.0 makes of special registers in PTX, here and for sm_90. */
+static const struct sass_word_rule words_80[] = {
+    {0x00, 0x0c, SAME, 0},                        /* blockDim */
+    {0x18, 0x30, SAME, 0},                        /* windows, stack, size of dynamic shared memory */
+    {0x30, 0x38, REFUSED, COALESCE_SPECIAL},      /* %gridid */
+    {0x88, 0x108, REFUSED, COALESCE_COOPERATIVE}, /* %envreg */
+    {0x10c, 0x110, SAME, 0},                      /* %nsmid */
+    {0x114, 0x118, SAME, 0},                      /* shared memory, reserved part */
+    {0x118, 0x120, SAME, 0},                      /* memory descriptor */
+    {0x120, 0x124, SAME, 0},                      /* end of the reserved part of shared memory */
+};
+
+static const struct sass_word_rule words_90[] = {
+    {0x00, 0x0c, SAME, 0},                       /* blockDim */
+    {0x20, 0x30, SAME, 0},                       /* windows, stack, size of dynamic shared memory */
+    {0x30, 0x38, REFUSED, COALESCE_SPECIAL},     /* %gridid */
+    {0x40, 0xc0, REFUSED, COALESCE_COOPERATIVE}, /* %envreg: 1 and 2 are the barrier of a cooperative grid */
+    {0x10c, 0x110, SAME, 0},                     /* %nsmid */
+    {0x114, 0x118, SAME, 0},                     /* shared memory, reserved part */
+    {0x13c, 0x15c, SAME, 0},                     /* %aggr_smem_size, is it a cluster, its size and inverse size */
+    {0x15c, 0x164, COUNTS, 0},                   /* %nclusterid.x, y */
+    {0x164, 0x168, REFUSED, COALESCE_SPECIAL},   /* %nclusterid.z */
+    {0x188, 0x18c, SAME, 0},                     /* %cluster_nctarank */
+    {0x208, 0x210, SAME, 0},                     /* memory descriptor */
+};
+
+/*
+ * Bank 0 of sm_90: 0x198 and 0xc were read back on an H200. sm_80 and its relatives: read off ptxas 13.0 output, the
+ * same for all three; the form of the handle is Mesa's (nvk_descriptor_types.h). Nothing of them ran.
+ */
+#define FAMILY_80                                                                                                      \
+    .parameter_base = 0x160, .bank_address = 0x40, .grid = 0xc, .rules = words_80,                                     \
+    .rule_count = sizeof(words_80) / sizeof(words_80[0]), .handle_shift = 4, .size_shift = 13, .alu = true,            \
+    .z_record = true
+
 static const struct sass_target targets[] = {
-    {.sm = 90, .parameter_base = 0x210, .parameter_address = 0x198, .bank_address = 0xc0, .grid = 0xc},
+    {.sm = 80, FAMILY_80},
+    {.sm = 86, FAMILY_80},
+    {.sm = 89, FAMILY_80},
+    {.sm = 90,
+     .proven = true,
+     .parameter_base = 0x210,
+     .parameter_address = 0x198,
+     .bank_address = 0xc0,
+     .grid = 0xc,
+     .rules = words_90,
+     .rule_count = sizeof(words_90) / sizeof(words_90[0]),
+     .handle_shift = 6,
+     .size_shift = 19,
+     .split_branch = true,
+     .clusters = true},
 };
 
 const struct sass_target *sass_target(unsigned sm)
@@ -25,32 +80,11 @@ struct sass_word sass_word_at(const unsigned char *code, uint64_t offset)
     return (struct sass_word){cubin_get64(code + offset), cubin_get64(code + offset + 8)};
 }
 
-/* The words of bank 0 that the driver fills, sm_90. */
-struct word_rule {
-    uint32_t start, end;
-    enum { SAME, COUNTS, REFUSED } rule;
-    enum coalesce_refusal refusal;
-};
-
-static const struct word_rule words_90[] = {
-    {0x00, 0x0c, SAME, 0},                       /* blockDim */
-    {0x20, 0x30, SAME, 0},                       /* windows, stack, size of dynamic shared memory */
-    {0x30, 0x38, REFUSED, COALESCE_SPECIAL},     /* %gridid */
-    {0x40, 0xc0, REFUSED, COALESCE_COOPERATIVE}, /* %envreg: 1 and 2 are the barrier of a cooperative grid */
-    {0x10c, 0x110, SAME, 0},                     /* %nsmid */
-    {0x114, 0x118, SAME, 0},                     /* shared memory, reserved part */
-    {0x13c, 0x15c, SAME, 0},                     /* %aggr_smem_size, is it a cluster, its size and inverse size */
-    {0x15c, 0x164, COUNTS, 0},                   /* %nclusterid.x, y */
-    {0x164, 0x168, REFUSED, COALESCE_SPECIAL},   /* %nclusterid.z */
-    {0x188, 0x18c, SAME, 0},                     /* %cluster_nctarank */
-    {0x208, 0x210, SAME, 0},                     /* memory descriptor */
-};
-
-static const struct word_rule *rule_of(uint32_t start, uint32_t end)
+static const struct sass_word_rule *rule_of(const struct sass_target *target, uint32_t start, uint32_t end)
 {
-    for (size_t i = 0; i < sizeof(words_90) / sizeof(words_90[0]); i++)
-        if (start >= words_90[i].start && end <= words_90[i].end)
-            return &words_90[i];
+    for (size_t i = 0; i < target->rule_count; i++)
+        if (start >= target->rules[i].start && end <= target->rules[i].end)
+            return &target->rules[i];
     return NULL;
 }
 
@@ -65,7 +99,7 @@ enum sass_read sass_classify(const struct sass_facts *facts, const struct sass_i
         return SASS_READ_PARAMETER;
     if (offset >= target->grid && offset < target->grid + 12)
         return SASS_READ_GRID;
-    if (offset >= target->parameter_address && offset < target->parameter_address + 8)
+    if (target->parameter_address && offset >= target->parameter_address && offset < target->parameter_address + 8)
         return SASS_READ_ADDRESS;
     if (offset >= target->bank_address && offset < target->bank_address + 8)
         return SASS_READ_BANK_ADDRESS;
@@ -81,7 +115,8 @@ static int refuse(enum coalesce_refusal *refusal, enum coalesce_refusal why)
 static int look_at_driver_word(struct sass_facts *facts, const struct sass_instruction *instruction,
                                enum coalesce_refusal *refusal)
 {
-    const struct word_rule *rule = rule_of(instruction->offset, instruction->offset + instruction->bytes);
+    const struct sass_word_rule *rule =
+        rule_of(facts->target, instruction->offset, instruction->offset + instruction->bytes);
 
     if (!rule)
         return refuse(refusal, COALESCE_SPECIAL);
@@ -119,6 +154,8 @@ static int look_at_bank0(struct sass_facts *facts, const struct sass_instruction
     /* Bits 79:78 of LDC say how index and offset are added; only plain addition has a form for cx. */
     if (instruction->kind == SASS_LDC && (word.hi >> 14 & 3))
         return refuse(refusal, COALESCE_OPERAND);
+    if (instruction->kind == SASS_ALU && target->alu && !sass_has_twin(instruction->opcode))
+        return refuse(refusal, COALESCE_OPERAND);
     if (read == SASS_READ_ADDRESS)
         return look_at_address(&facts->reads_address, instruction, refusal);
     if (read == SASS_READ_BANK_ADDRESS)
@@ -139,7 +176,8 @@ static int look_at_bank0(struct sass_facts *facts, const struct sass_instruction
 }
 
 /* A branch ends or lands between two places: then what a register held at the first says nothing of the second. */
-static bool flow_between(const unsigned char *code, uint64_t size, uint64_t from, uint64_t to)
+static bool flow_between(const struct sass_target *machine, const unsigned char *code, uint64_t size, uint64_t from,
+                         uint64_t to)
 {
     for (uint64_t at = 0; at < size; at += SASS_WORD) {
         struct sass_word word = sass_word_at(code, at);
@@ -147,7 +185,7 @@ static bool flow_between(const unsigned char *code, uint64_t size, uint64_t from
 
         if (at > from && at < to && sass_is_control(word.lo & 0xfff))
             return true;
-        if (!sass_branch(word, &distance))
+        if (!sass_branch(machine, word, &distance))
             continue;
         target = (int64_t)at + SASS_WORD + distance;
         if (target > (int64_t)from && target <= (int64_t)to)
@@ -160,13 +198,14 @@ static bool flow_between(const unsigned char *code, uint64_t size, uint64_t from
  * The index of a read, if it was just set to a number: that is how ptxas 13.0 reads the address of __assertfail. MOV,
  * IMAD.MOV.U32 and HFMA2.MMA with a number that is zero are the ways in which it sets one.
  */
-static bool index_is_known(const unsigned char *code, uint64_t size, uint64_t at, unsigned index, uint32_t *value)
+static bool index_is_known(const struct sass_target *machine, const struct cubin_section *section, uint64_t at,
+                           unsigned index, uint32_t *value)
 {
     enum { LOOK_BACK = 32, MOV = 0x802, IMAD = 0x424, HFMA2 = 0x435, ALWAYS = 7 };
 
     for (uint64_t back = 1; back <= LOOK_BACK && back * SASS_WORD <= at; back++) {
         uint64_t from = at - back * SASS_WORD;
-        struct sass_word word = sass_word_at(code, from);
+        struct sass_word word = sass_word_at(section->data, from);
         unsigned opcode = word.lo & 0xfff, a = word.lo >> 24 & 0xff, c = word.hi & 0xff;
         bool zeroes = a == SASS_RZ && c == SASS_RZ;
 
@@ -177,7 +216,7 @@ static bool index_is_known(const unsigned char *code, uint64_t size, uint64_t at
         return (word.lo >> 16 & 0xff) == index && (word.lo >> 12 & 15) == ALWAYS &&
                (opcode == MOV || (opcode == IMAD && zeroes) ||
                 (opcode == HFMA2 && a == SASS_RZ && *value == 0 && c == SASS_RZ)) &&
-               !flow_between(code, size, from, at);
+               !flow_between(machine, section->data, section->size, from, at);
     }
     return false;
 }
@@ -209,8 +248,8 @@ static int look_at_constant(struct sass_facts *facts, const struct sass_instruct
     }
 }
 
-/* Special registers that a pack does not change, by number as a disassembler names them for sm_90. */
-static bool special_is_same(int number)
+/* Special registers that a pack does not change, by number as a disassembler names them for sm_80 and sm_90. */
+static bool special_is_same(const struct sass_target *target, int number)
 {
     static const uint8_t same[] = {0,   1,   2,   3,                                /* lane, clock, warps */
                                    32,  33,  34,  35,                               /* thread */
@@ -221,7 +260,7 @@ static bool special_is_same(int number)
                                    134, 135, 136, 137, 139,         /* warp group, block in its cluster */
                                    255};
 
-    return memchr(same, number, sizeof(same)) != NULL;
+    return memchr(same, number, sizeof(same)) != NULL && (target->clusters || number < 134 || number == SASS_SRZ);
 }
 
 static int look_at_special(struct sass_facts *facts, const struct sass_instruction *instruction,
@@ -233,8 +272,8 @@ static int look_at_special(struct sass_facts *facts, const struct sass_instructi
         facts->reads_ctaid_z = true;
         return 0;
     }
-    if (!special_is_same(instruction->special) ||
-        (wide && instruction->special != SASS_SRZ && !special_is_same(instruction->special + 1)))
+    if (!special_is_same(facts->target, instruction->special) ||
+        (wide && instruction->special != SASS_SRZ && !special_is_same(facts->target, instruction->special + 1)))
         return refuse(refusal, COALESCE_SPECIAL);
     return 0;
 }
@@ -255,7 +294,7 @@ static int look_at_word(struct sass_facts *facts, const struct cubin_section *co
     if (instruction.opcode == 0x9c7 || instruction.opcode == 0xdc7) /* UCGABAR */
         facts->clusters = true;
     /* Back to the first word, which moves: the prologue would run again, in the middle of things. */
-    if (sass_branch(word, &distance) && (int64_t)offset + SASS_WORD + distance == 0)
+    if (sass_branch(facts->target, word, &distance) && (int64_t)offset + SASS_WORD + distance == 0)
         return refuse(refusal, COALESCE_ENTRY);
     if (instruction.special >= 0)
         return look_at_special(facts, &instruction, refusal);
@@ -265,7 +304,7 @@ static int look_at_word(struct sass_facts *facts, const struct cubin_section *co
     if (!instruction.constant)
         return 0;
     if (instruction.bank == 4 && instruction.kind == SASS_LDC && instruction.indexed &&
-        index_is_known(code->data, code->size, offset, word.lo >> 24 & 0xff, &index)) {
+        index_is_known(facts->target, code, offset, word.lo >> 24 & 0xff, &index)) {
         note_bank4(facts, instruction.offset + index, instruction.bytes);
         return 0;
     }

@@ -137,8 +137,33 @@ struct sass_instruction sass_decode(struct sass_word word)
     return instruction;
 }
 
+/*
+ * All arithmetic in denvdis (public; its description of sm_75) has a twin. Of what is newer, these do: a disassembler
+ * reads the twin as the same instruction with cx.
+ */
+bool sass_has_twin(uint16_t opcode)
+{
+    switch (opcode & BASE_MASK) {
+    case 0x035:
+        return opcode == 0x635; /* HFMA2.MMA */
+    case 0x040:
+        return opcode == 0xa40; /* HMNMX2 */
+    case 0x045:
+        return opcode == 0xa45; /* I2FP */
+    case 0x00f:                 /* VIMNMX3 */
+    case 0x022:                 /* FSWZADD */
+    case 0x036:                 /* VIADD */
+    case 0x043:                 /* F2IP */
+    case 0x046:                 /* VIADDMNMX */
+    case 0x048:                 /* VIMNMX */
+        return false;
+    default:
+        return true;
+    }
+}
+
 /* Distance in bits 81:34 and, since sm_90, the low byte in bits 23:16; in words of 4 bytes. */
-bool sass_branch(struct sass_word word, int64_t *distance)
+bool sass_branch(const struct sass_target *target, struct sass_word word, int64_t *distance)
 {
     uint16_t opcode = word.lo & 0xfff;
     uint64_t value;
@@ -146,7 +171,9 @@ bool sass_branch(struct sass_word word, int64_t *distance)
     if (opcode != 0x947 && opcode != 0x944 && opcode != 0x547)
         return false;
     value = (word.lo >> 34 | (word.hi & 0x3ffff) << 30) << 8 | (word.lo >> 16 & 0xff);
-    /* Sign of 56 bits, times 4. */
-    *distance = (int64_t)(value << 8) >> 6;
+    if (!target->split_branch)
+        *distance = (int64_t)((value >> 8) << 16) >> 14; /* sign of 48 bits, times 4 */
+    else
+        *distance = (int64_t)(value << 8) >> 6; /* of 56 bits */
     return true;
 }

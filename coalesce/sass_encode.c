@@ -168,14 +168,17 @@ struct sass_word sass_exit_if_p0(void)
     return sass_with_control((struct sass_word){0x094d, 0x3800000}, (struct sass_control){.stall = 5, .stay = true});
 }
 
-/* Distance from the next word, in units of 4 bytes: the low byte in bits 23:16, the rest in 81:34 (since sm_90). */
-struct sass_word sass_bra(uint64_t from, uint64_t to)
+/* Distance from the next word, in units of 4 bytes: in bits 81:34; since sm_90 its low byte is in 23:16 instead. */
+struct sass_word sass_bra(const struct sass_target *target, uint64_t from, uint64_t to)
 {
-    uint64_t distance = (uint64_t)((int64_t)(to - from - SASS_WORD) >> 2), high = distance >> 8;
+    uint64_t distance = (uint64_t)((int64_t)(to - from - SASS_WORD) >> 2), low = 0, high = distance;
 
-    return sass_with_control(
-        (struct sass_word){0x7947 | (distance & 0xff) << 16 | high << 34, 0x3800000 | (high >> 30 & 0x3ffff)},
-        (struct sass_control){.stall = 5, .stay = true});
+    if (target->split_branch) {
+        low = distance & 0xff;
+        high = distance >> 8;
+    }
+    return sass_with_control((struct sass_word){0x7947 | low << 16 | high << 34, 0x3800000 | (high >> 30 & 0x3ffff)},
+                             (struct sass_control){.stall = 5, .stay = true});
 }
 
 struct sass_word sass_nop(void)

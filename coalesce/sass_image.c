@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    AREA_BASE = 0x200, /* puts a member's parameters at the same place in cx as they had in bank 0 (sass_rewrite.c) */
-    AREA_ALIGN = 128,  /* of members: descriptors of tensors in parameters need 64; a block's handle needs 64 */
+    AREA_BASE = 0x200,       /* a member's parameters are then where bank 0 had them (sass_rewrite.c) */
+    AREA_ALIGN = 128,        /* of members: descriptors of tensors in parameters need 64; a block's handle needs 64 */
     KPARAM_SIZE_MAX = 16383, /* in the first kind of record: 14 bits */
     KPARAM_FLAGS = 0x1f000,  /* of the first kind: bank 0x1f, alignment 1, as ptxas writes */
     R_CUDA_64 = 2,           /* an address of 64 bits */
@@ -136,8 +136,12 @@ static int resolve_section(struct job *job, uint32_t index, enum coalesce_refusa
     const struct cubin_section *section = &job->cubin.sections[index];
     uint32_t count = cubin_relocation_count(section), kept = 0;
     size_t entry = count ? (size_t)(section->size / count) : 0;
-    unsigned char *records = cubin_plan_change(&job->plan, index, (size_t)section->size);
+    unsigned char *records;
 
+    /* Something that is loaded refers to debug information, under its name at least. */
+    if (cubin_is_for_debugging(&job->cubin, section))
+        return refuse(refusal, COALESCE_IMAGE_KIND);
+    records = cubin_plan_change(&job->plan, index, (size_t)section->size);
     if (!records)
         return -ENOMEM;
     for (uint32_t i = 0; i < count; i++) {
@@ -303,11 +307,11 @@ static void put_parameter(unsigned char *at, uint32_t bytes)
 static int change_records(struct job *job)
 {
     const struct cubin_section *old = &job->cubin.sections[job->facts.info];
-    unsigned char *data = cubin_plan_change(&job->plan, job->facts.info, (size_t)old->size);
+    unsigned char *data = cubin_plan_change(&job->plan, job->facts.info, (size_t)old->size + 4);
     uint32_t bytes = job->layout.bytes;
     size_t at = 0, start = 0, end = 0;
     struct cubin_record record;
-    bool done = false;
+    bool done = false, says_z = !job->facts.target->z_record;
 
     if (!data)
         return -ENOMEM;
@@ -315,6 +319,7 @@ static int change_records(struct job *job)
         bool parameter = record.attribute == CUBIN_ATTR_KPARAM || record.attribute == CUBIN_ATTR_KPARAM_V2;
         size_t size = at - start;
 
+        says_z = says_z || record.attribute == CUBIN_ATTR_CTAID_Z_USED;
         if (!parameter) {
             memcpy(data + end, old->data + start, size);
             if (record.attribute == CUBIN_ATTR_CBANK_PARAM_SIZE)
@@ -328,6 +333,10 @@ static int change_records(struct job *job)
             done = true;
         }
         start = at;
+    }
+    if (!says_z) { /* the prologue reads it */
+        put_record(data + end, 1, CUBIN_ATTR_CTAID_Z_USED, 0);
+        end += 4;
     }
     job->plan.changes[job->facts.info].size = end;
     return 0;
@@ -406,6 +415,13 @@ static int rewrite(struct job *job, uint32_t members, unsigned form, enum cubin_
     return error;
 }
 
+static bool is_wanted(const struct coalesce_source *source, unsigned sm)
+{
+    const struct sass_target *target = sass_target(sm);
+
+    return target && (target->proven || source->unproven);
+}
+
 int sass_rewrite_avoiding(const struct coalesce_source *source, unsigned sm, uint32_t members, unsigned form,
                           enum cubin_build build, uint64_t avoid, struct coalesce_output *output,
                           enum coalesce_refusal *refusal)
@@ -414,13 +430,17 @@ int sass_rewrite_avoiding(const struct coalesce_source *source, unsigned sm, uin
     struct job job = {.source = source};
     int error;
 
-    if (!sass_target(sm))
+    if (!is_wanted(source, sm))
         return refuse(refusal, COALESCE_ARCHITECTURE);
     error = cubin_open(&job.cubin, source->bytes, source->size, refusal);
     if (error < 0)
         return error;
-    error = job.cubin.sm == sm ? sass_analyse(&job.cubin, source->kernel, &job.facts, refusal)
-                               : refuse(refusal, COALESCE_NO_CODE);
+    if (job.cubin.sm / 10 != sm / 10 || job.cubin.sm > sm) /* a device runs code for lower minor versions too */
+        error = refuse(refusal, COALESCE_NO_CODE);
+    else if (!is_wanted(source, job.cubin.sm))
+        error = refuse(refusal, COALESCE_ARCHITECTURE);
+    else
+        error = sass_analyse(&job.cubin, source->kernel, &job.facts, refusal);
     if (error == 0)
         error = cubin_plan_init(&job.plan, &job.cubin, job.facts.section, job.facts.symbol);
     if (error == 0) {

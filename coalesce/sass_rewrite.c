@@ -21,7 +21,6 @@ enum {
     STALL_PREDICATE = 13,
     PAD = 8, /* words: 128 bytes, as ptxas pads */
     UR_COUNT = 63,
-    HEADER_IN_CX = 0x200, /* parameter_base - COALESCE_MEMBER_HEADER */
     REGISTERS_MAX = 255,
 };
 
@@ -124,6 +123,12 @@ static void put(struct writer *writer, struct sass_word word, struct sass_contro
     writer->words[writer->count++] = sass_with_control(word, control);
 }
 
+/* Where cx has the member's gridDim. */
+static uint32_t header_in_cx(const struct sass_facts *facts)
+{
+    return facts->target->parameter_base - COALESCE_MEMBER_HEADER;
+}
+
 static const struct sass_control plain = {.stall = STALL};
 static const struct sass_control after_first = {.stall = STALL, .wait = 1};
 
@@ -144,17 +149,45 @@ static void put_fold(struct writer *writer, const struct sass_facts *facts, cons
 }
 
 /*
+ * Where bank 0 would have to be for this member: `pair` and, if the kernel reads it, `bank_address`. Since Hopper the
+ * former is rounded down to 64 by its shift: then it is bank 0, plus place plus base, because parameters begin 0x210
+ * behind the start of bank 0 and base is 0x200. Before, code asks for the address of bank 0 only, and so does this.
+ */
+static void put_bank_address(struct writer *writer, const struct sass_facts *facts,
+                             const struct sass_registers *registers, const struct coalesce_layout *layout)
+{
+    unsigned pair = registers->scratch_pair;
+
+    if (facts->target->parameter_address) {
+        if (!facts->reads_bank_address)
+            return;
+        /* No borrow: the low six bits are those of 0x210. */
+        put(writer,
+            sass_uiadd_imm(registers->bank_address, -(layout->base % 64 + facts->target->parameter_base % 64), pair),
+            plain);
+    } else {
+        put(writer, sass_uiadd_imm(pair, layout->base, pair), plain);
+        put(writer, sass_uiadd_carry(pair + 1, pair + 1), plain);
+        if (!facts->reads_bank_address)
+            return;
+        put(writer, sass_umov(registers->bank_address, pair), plain);
+    }
+    put(writer, sass_umov(registers->bank_address + 1, pair + 1), plain);
+}
+
+/*
  * The handle of cx, since Hopper: bits 50:0 address / 64, above them size / 16 (Mesa nvk_descriptor_types.h; ran on an
- * H200). Address: that of the parameters plus the member's place, rounded down to 64: that is bank 0, plus place plus
- * base, because parameters begin 0x210 behind the start of bank 0 and base is 0x200.
+ * H200). Before: bits 44:0 address / 16 (same source).
  */
 static void put_handle(struct writer *writer, const struct sass_facts *facts, const struct sass_registers *registers,
                        const struct coalesce_layout *layout, struct sass_control first)
 {
     unsigned member = registers->scratch, pair = registers->scratch_pair;
-    uint32_t size = (facts->target->parameter_base + layout->parameter_bytes + 15) / 16;
+    const struct sass_target *target = facts->target;
+    uint32_t size = (target->parameter_base + layout->parameter_bytes + 15) / 16;
 
-    put(writer, sass_uldc(pair, facts->target->parameter_address, true), (struct sass_control){.stall = 6});
+    put(writer, sass_uldc(pair, target->parameter_address ? target->parameter_address : target->bank_address, true),
+        (struct sass_control){.stall = 6});
     if (registers->place)
         put(writer, sass_uimad_imm(registers->place, member, layout->stride), first);
     put(writer, sass_uimad_wide_imm(pair, member, layout->stride, pair), registers->place ? plain : first);
@@ -162,16 +195,11 @@ static void put_handle(struct writer *writer, const struct sass_facts *facts, co
         put(writer, sass_uiadd_imm(registers->address, layout->base, pair), plain);
         put(writer, sass_uiadd_carry(registers->address + 1, pair + 1), plain);
     }
-    if (facts->reads_bank_address) {
-        /* Where bank 0 would have to be for this member. No borrow: the low six bits are those of 0x210. */
-        put(writer,
-            sass_uiadd_imm(registers->bank_address, -(layout->base % 64 + facts->target->parameter_base % 64), pair),
-            plain);
-        put(writer, sass_umov(registers->bank_address + 1, pair + 1), plain);
-    }
-    put(writer, sass_shift_pair(registers->handle, pair, pair + 1, 6), plain);
-    put(writer, sass_shift(pair + 1, pair + 1, 6), plain);
-    put(writer, sass_uor_imm(registers->handle + 1, pair + 1, size << 19), (struct sass_control){.stall = STALL_LAST});
+    put_bank_address(writer, facts, registers, layout);
+    put(writer, sass_shift_pair(registers->handle, pair, pair + 1, target->handle_shift), plain);
+    put(writer, sass_shift(pair + 1, pair + 1, target->handle_shift), plain);
+    put(writer, sass_uor_imm(registers->handle + 1, pair + 1, size << target->size_shift),
+        (struct sass_control){.stall = STALL_LAST});
 }
 
 static void put_place(struct writer *writer, const struct sass_registers *registers,
@@ -193,9 +221,9 @@ static void put_bounds(struct writer *writer, const struct sass_facts *facts, co
     uint32_t header = facts->target->parameter_base + layout->base - COALESCE_MEMBER_HEADER;
 
     for (unsigned axis = 0; axis < 2; axis++) {
-        struct sass_word bound = registers->indexed
-                                     ? sass_uldc_indexed(registers->scratch, registers->place, header + 4 * axis)
-                                     : sass_uldc_cx(registers->scratch, registers->handle, HEADER_IN_CX + 4 * axis);
+        struct sass_word bound =
+            registers->indexed ? sass_uldc_indexed(registers->scratch, registers->place, header + 4 * axis)
+                               : sass_uldc_cx(registers->scratch, registers->handle, header_in_cx(facts) + 4 * axis);
 
         put(writer, sass_s2r(0, SASS_SR_CTAID_X + axis), (struct sass_control){.stall = 2, .write = 1});
         put(writer, bound, plain);
@@ -324,7 +352,7 @@ static struct change change_of(const struct rewriting *rewriting, struct sass_wo
         return change_parameter(rewriting, old, &instruction, instruction.offset);
     case SASS_READ_GRID:
         return change_parameter(rewriting, old, &instruction,
-                                instruction.offset - rewriting->facts->target->grid + HEADER_IN_CX);
+                                instruction.offset - rewriting->facts->target->grid + header_in_cx(rewriting->facts));
     case SASS_READ_ADDRESS:
         return change_address(rewriting, old, &instruction, false);
     case SASS_READ_BANK_ADDRESS:
@@ -351,12 +379,13 @@ static void put_word_at(struct sass_code *code, size_t offset, struct sass_word 
     code->changed++;
 }
 
-static void put_detour(struct sass_code *code, size_t offset, const struct change *change)
+static void put_detour(const struct sass_target *target, struct sass_code *code, size_t offset,
+                       const struct change *change)
 {
-    put_word_at(code, offset, sass_bra(offset, code->size));
+    put_word_at(code, offset, sass_bra(target, offset, code->size));
     put_word(code, change->before);
     put_word(code, change->with);
-    put_word(code, sass_bra(code->size, offset + SASS_WORD));
+    put_word(code, sass_bra(target, code->size, offset + SASS_WORD));
     code->changed += 3;
 }
 
@@ -364,6 +393,7 @@ static void put_detour(struct sass_code *code, size_t offset, const struct chang
 static int put_entry(const struct rewriting *rewriting, struct sass_word first, struct sass_code *code,
                      enum coalesce_refusal *refusal)
 {
+    const struct sass_target *target = rewriting->facts->target;
     struct sass_instruction instruction = sass_decode(first);
     struct change change = change_of(rewriting, first);
     struct sass_word words[SASS_PROLOGUE_MAX];
@@ -378,8 +408,8 @@ static int put_entry(const struct rewriting *rewriting, struct sass_word first, 
     for (unsigned i = 0; i < count; i++)
         put_word(code, words[i]);
     put_word(code, change.with);
-    put_word(code, sass_bra(code->size, SASS_WORD));
-    put_word_at(code, 0, sass_bra(0, start));
+    put_word(code, sass_bra(target, code->size, SASS_WORD));
+    put_word_at(code, 0, sass_bra(target, 0, start));
     code->changed += count + 2;
     return 0;
 }
@@ -410,7 +440,7 @@ static int rewrite_words(const struct rewriting *rewriting, const struct cubin_s
         struct change change = change_of(rewriting, sass_word_at(section->data, at));
 
         if (change.detour)
-            put_detour(code, (size_t)at, &change);
+            put_detour(rewriting->facts->target, code, (size_t)at, &change);
         else if (change.changes)
             put_word_at(code, (size_t)at, change.with);
     }

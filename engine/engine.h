@@ -84,6 +84,7 @@ struct engine_options {
     uint32_t window, packs;
     uint64_t hold_cap_ns, spin_ns;
     bool coalesce;     /* launches of several lanes may become one */
+    bool unproven;     /* also where rewritten machine code never ran (coalesce.h) */
     const char *cache; /* folder for rewritten kernels; NULL or empty: the user's; "off": none */
     uint64_t cache_bytes;
     bool verify; /* each launch is replaced by its rewritten form for one member */

@@ -13,6 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* In the form of a key: what is refused without the option is not with it. Above the bits of coalesce.h. */
+enum { KEY_UNPROVEN = 1 << 8 };
+
 static const uint32_t class_members[TWIN_CLASSES] = {[TWIN_ONE] = 1, [TWIN_MANY] = SCHED_PACK_MAX};
 
 /* ---- the code of a twin ---- */
@@ -50,7 +53,7 @@ static int rewrite_or_remember(struct engine *engine, struct twin *twin, const s
                            .kernel = source->kernel,
                            .sm = sm,
                            .members = twin->members,
-                           .form = twin->form};
+                           .form = twin->form | (source->unproven ? KEY_UNPROVEN : 0)};
     int error = twin_cache_get(&engine->twin_cache, &key, output, &twin->refusal);
 
     if (error != -ENOENT)
@@ -70,7 +73,8 @@ static int rewrite(struct engine *engine, struct twin *twin, struct coalesce_out
     unsigned sm = twin->context->device->capability;
     struct place place = {.driver = engine->driver, .code = code};
     struct image_code found;
-    struct coalesce_source source = {.kernel = twin->function->name, .address = address_of, .context = &place};
+    struct coalesce_source source = {
+        .kernel = twin->function->name, .address = address_of, .context = &place, .unproven = engine->options.unproven};
     int error;
 
     if (!code->known) {

@@ -149,6 +149,7 @@ static int open_engine(void)
         .window = shim_config.window,
         .packs = (uint32_t)shim_config.packs,
         .coalesce = shim_config.coalesce && !shim_config.verify[0],
+        .unproven = shim_config.unproven,
         .cache = shim_config.cache,
         .cache_bytes = (uint64_t)shim_config.cache_mib << 20,
         .verify = shim_config.verify[0] != 0,

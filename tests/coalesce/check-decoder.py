@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """For development: compares the decoder's view of machine code with a disassembler's text.
 
-usage: check-decoder.py REWRITE_TOOL NVDISASM CUBIN...
+usage: [ARCHITECTURE=SM80] check-decoder.py REWRITE_TOOL NVDISASM CUBIN...
 
 Words of all sections with code are taken once for each combination of opcode, bit 91 and bits 95:64 (modifiers), at most
 400 for each opcode. For each word, compared are: uniform registers that are written, constant operands, special
 registers. Prints each disagreement once and exits with 1 if there was one.
 """
-import re, struct, subprocess, sys, tempfile
+import os, re, struct, subprocess, sys, tempfile
 
 SPECIAL = {'SR_CTAID.X': 37, 'SR_CTAID.Y': 38, 'SR_CTAID.Z': 39, 'SRZ': 255, 'SR_TID.X': 33, 'SR_LANEID': 0}
 # Instructions whose first operand is a uniform register that they only read.
@@ -62,7 +62,8 @@ def main(tool, disassembler, paths):
     with tempfile.NamedTemporaryFile(suffix='.bin') as file:
         file.write(b''.join(struct.pack('<QQ', *word) for word in words))
         file.flush()
-        listing = subprocess.run([disassembler, '-b', 'SM90a', '-hex', file.name], capture_output=True, text=True)
+        architecture = os.environ.get('ARCHITECTURE', 'SM90a')
+        listing = subprocess.run([disassembler, '-b', architecture, '-hex', file.name], capture_output=True, text=True)
         decoded = subprocess.run([tool, '--decode', file.name], capture_output=True, text=True).stdout.splitlines()
     texts = {}
     for line in listing.stdout.splitlines():

@@ -9,7 +9,8 @@
  * --decode reads plain words of 16 bytes and tells what the decoder makes of each; check-decoder.py compares that with
  * a disassembler. Variables of the module get made-up addresses. --avoid: uniform registers that are not to be used
  * (0x1555555555555555: no pairs). With --quiet only a count for each refusal is printed, so that several files can be
- * summed up. Exit status 0: all rewritten; 2: some were not; 1: anything else went wrong.
+ * summed up. --unproven: also architectures on which nothing ran. Exit status 0: all rewritten; 2: some were not; 1:
+ * anything else went wrong.
  */
 #include "coalesce/sass.h"
 
@@ -24,7 +25,7 @@ struct options {
     unsigned form;
     enum cubin_build build;
     uint64_t avoid;
-    bool quiet, decode;
+    bool quiet, decode, unproven;
 };
 
 static unsigned long counts[COALESCE_REFUSAL_COUNT], failed;
@@ -101,8 +102,12 @@ static void describe(const struct cubin *cubin, const char *name, const struct o
 
 static int rewrite_one(const struct options *options, const struct cubin *cubin, const char *name)
 {
-    struct coalesce_source source = {
-        .code = COALESCE_CUBIN, .bytes = cubin->bytes, .size = cubin->size, .kernel = name, .address = address_of};
+    struct coalesce_source source = {.code = COALESCE_CUBIN,
+                                     .bytes = cubin->bytes,
+                                     .size = cubin->size,
+                                     .kernel = name,
+                                     .address = address_of,
+                                     .unproven = options->unproven};
     enum coalesce_refusal refusal = COALESCE_NONE;
     struct coalesce_output output;
     int error = sass_rewrite_avoiding(&source, cubin->sm, options->members, options->form, options->build,
@@ -161,6 +166,8 @@ static bool parse(struct options *options, int argc, char **argv)
             options->build = CUBIN_WHOLE;
         else if (strcmp(argv[i], "--decode") == 0)
             options->decode = true;
+        else if (strcmp(argv[i], "--unproven") == 0)
+            options->unproven = true;
         else if (strcmp(argv[i], "--quiet") == 0)
             options->quiet = true;
         else if (strcmp(argv[i], "--kernel") == 0 && i + 1 < argc)
@@ -186,7 +193,7 @@ int main(int argc, char **argv)
 
     if (!parse(&options, argc, argv)) {
         fprintf(stderr, "usage: rewrite_tool FILE.cubin [--kernel NAME] [--members N] [--fold] [--ragged] [--whole] "
-                        "[--avoid MASK] [--quiet] [-o OUT]\n");
+                        "[--avoid MASK] [--unproven] [--quiet] [-o OUT]\n");
         return 1;
     }
     error = options.decode ? decode_file(options.file) : rewrite_file(&options);

@@ -54,13 +54,33 @@ Test(words, branches_as_ptxas_writes_them)
 {
     int64_t distance = 0;
 
-    expect_word(sass_bra(0, 0x200), 0x000fea0003800000, 0x00000000007c7947);
-    expect_word(sass_bra(0x270, 0x10), 0x000fea000383ffff, 0xfffffffc00647947);
-    cr_assert(sass_branch(sass_bra(0x270, 0x10), &distance));
+    expect_word(sass_bra(sass_target(90), 0, 0x200), 0x000fea0003800000, 0x00000000007c7947);
+    expect_word(sass_bra(sass_target(90), 0x270, 0x10), 0x000fea000383ffff, 0xfffffffc00647947);
+    cr_assert(sass_branch(sass_target(90), sass_bra(sass_target(90), 0x270, 0x10), &distance));
     cr_assert_eq(0x280 + distance, 0x10);
-    cr_assert(sass_branch(sass_bra(0x10, 0x123450), &distance));
+    cr_assert(sass_branch(sass_target(90), sass_bra(sass_target(90), 0x10, 0x123450), &distance));
     cr_assert_eq(0x20 + distance, 0x123450);
-    cr_assert(!sass_branch(sass_nop(), &distance));
+    cr_assert(!sass_branch(sass_target(90), sass_nop(), &distance));
+}
+
+Test(words, branches_before_sm_90_are_not_split)
+{
+    const struct sass_target *target = sass_target(80);
+    int64_t distance = 0;
+
+    /* "BRA ." as ptxas ends its code for sm_80, but for the stall. */
+    expect_word(sass_bra(target, 0x200, 0x200), 0x000fea000383ffff, 0xfffffff000007947);
+    cr_assert(sass_branch(target, sass_bra(target, 0x270, 0x10), &distance));
+    cr_assert_eq(0x280 + distance, 0x10);
+    cr_assert(sass_branch(target, sass_bra(target, 0x10, 0x123450), &distance));
+    cr_assert_eq(0x20 + distance, 0x123450);
+}
+
+Test(words, arithmetic_with_a_form_for_cx)
+{
+    /* IMAD, HFMA2.MMA, HMNMX2, I2FP; VIMNMX is newer than what is known. */
+    cr_assert(sass_has_twin(0xa24) && sass_has_twin(0x635) && sass_has_twin(0xa40) && sass_has_twin(0xa45));
+    cr_assert(!sass_has_twin(0xa48) && !sass_has_twin(0xa35));
 }
 
 Test(words, decoder_tells_what_is_read)
@@ -113,6 +133,33 @@ Test(prologue, makes_a_handle)
     cr_assert_eq(make_prologue(0, (struct sass_registers){.handle = 60}, false, words), 6u);
     for (int i = 0; i < 6; i++)
         expect_word(words[i], expected[i][0], expected[i][1]);
+}
+
+/* Before Hopper: c[0x0][0x40] + base + place, address / 16 in 45 bits, size / 16 above. */
+Test(prologue, makes_a_handle_for_sm_80)
+{
+    static const uint64_t expected[][2] = {
+        {0x000e040000002700, 0x00000000000479c3}, /* S2UR UR4, SR_CTAID.Z */
+        {0x000fcc0000000a00, 0x0000100000067ab9}, /* ULDC.64 UR6, c[0x0][0x40] */
+        {0x001fd8000f8e0006, 0x00000080040678a5}, /* UIMAD.WIDE.U32 UR6, UR4, 0x80, UR6 */
+        {0x000fd8000ff1e03f, 0x0000020006067890}, /* UIADD3 UR6, UP0, UR6, 0x200, URZ */
+        {0x000fd800087fe43f, 0x000000073f077290}, /* UIADD3.X UR7, URZ, UR7, URZ, UP0, !UPT */
+        {0x000fd80008001207, 0x00000004063c7899}, /* USHF.R.U64 UR60, UR6, 0x4, UR7 */
+        {0x000fd80008011607, 0x000000043f077899}, /* USHF.R.U32.HI UR7, URZ, 0x4, UR7 */
+        {0x000fde000f8efc3f, 0x00038000073d7892}, /* ULOP3.LUT UR61, UR7, 0x1c << 13, URZ, 0xfc, !UPT */
+    };
+    struct sass_facts facts = {.target = sass_target(80)};
+    struct coalesce_layout layout = {.parameter_bytes = 88, .base = 0x200, .stride = 128};
+    struct sass_registers registers = {.handle = 60, .scratch = 4, .scratch_pair = 6};
+    struct sass_word words[SASS_PROLOGUE_MAX];
+
+    cr_assert_eq(sass_prologue(&facts, &registers, &layout, words), 8u);
+    for (int i = 0; i < 8; i++)
+        expect_word(words[i], expected[i][0], expected[i][1]);
+    /* The member's gridDim is in front of its parameters in cx too. */
+    layout.form = COALESCE_RAGGED;
+    cr_assert_eq(sass_prologue(&facts, &registers, &layout, words), 16u);
+    cr_assert_eq(words[9].lo, sass_uldc_cx(4, 60, 0x150).lo);
 }
 
 Test(prologue, makes_an_address)
@@ -375,6 +422,11 @@ Test(kernels, what_is_not_there_is_refused)
     cr_assert_eq(refusal, COALESCE_NO_KERNEL);
     cr_assert_eq(sass_rewrite(&source, 80, 8, 0, &output, &refusal), -ENOTSUP);
     cr_assert_eq(refusal, COALESCE_ARCHITECTURE);
+    source.unproven = true; /* then it is the image that is for another one */
+    cr_assert_eq(sass_rewrite(&source, 80, 8, 0, &output, &refusal), -ENOTSUP);
+    cr_assert_eq(refusal, COALESCE_NO_CODE);
+    cr_assert_eq(sass_rewrite(&source, 75, 8, 0, &output, &refusal), -ENOTSUP);
+    cr_assert_eq(refusal, COALESCE_ARCHITECTURE);
     source.size = 63;
     cr_assert_eq(sass_rewrite(&source, 90, 8, 0, &output, &refusal), -EINVAL);
     cr_assert_eq(refusal, COALESCE_IMAGE_BROKEN);
@@ -420,9 +472,9 @@ Test(kernels, what_a_pack_would_change_is_refused)
     cr_expect_eq(refusal_with("plain", 3, word(0x000e220000000a00, 0x00000400ff047b82)), COALESCE_SPECIAL);
     cr_expect_eq(refusal_with("plain", 3, word(0x000e220000000800, 0x0000000003047b82)), COALESCE_DEBUG);
     cr_expect_eq(refusal_with("plain", 3, word(0, 0x7fff)), COALESCE_INSTRUCTION);
-    cr_expect_eq(refusal_with("plain", 3, sass_bra(3 * SASS_WORD, 0)), COALESCE_ENTRY);
+    cr_expect_eq(refusal_with("plain", 3, sass_bra(sass_target(90), 3 * SASS_WORD, 0)), COALESCE_ENTRY);
     cr_expect_eq(refusal_with("plain", 3, sass_nop()), COALESCE_NONE);
-    cr_expect_eq(refusal_with("plain", 0, sass_bra(0, 0x20)), COALESCE_ENTRY);
+    cr_expect_eq(refusal_with("plain", 0, sass_bra(sass_target(90), 0, 0x20)), COALESCE_ENTRY);
     /* UCGABAR_ARV: clusters, and grids that may differ. */
     cr_expect_eq(refusal_with("grid", 3, word(0x08000000, 0x79c7)), COALESCE_CLUSTER);
 }
