@@ -8,10 +8,11 @@
  *   text     building text in a buffer of the caller: JSON, decimals without floating point
  *   clock    CLOCK_MONOTONIC in nanoseconds
  *   lock     a mutex of one word, and sleeping on a word
+ *   thread   threads of ours in the processes of others
  *   ring     the queue of a lane: records of many producers to one consumer
  *
- * Invariants: nothing here allocates, exits, aborts, prints to stdout, or keeps a thread. errno survives every call.
- * All state is in memory of the caller, except the level, the target and the hook of the log.
+ * Invariants: nothing here allocates, exits, aborts, prints to stdout, or starts a thread unasked. errno survives every
+ * call. All state is in memory of the caller, except the level, the target and the hook of the log.
  *
  * It may not know anything of CUDA, launches or scheduling, and includes nothing from another folder.
  */

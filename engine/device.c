@@ -19,9 +19,7 @@
 #include "engine/pack.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 
@@ -30,7 +28,6 @@ enum {
     TRACE_MARK_EVERY = 16,  /* launches per marker when only a trace wants to know */
     AWAY_SINGLES = 16,      /* launches that nobody joined, after which a lane leaves its convoy */
     LOAD_EVERY_NS = 100000, /* counters in a trace: more often would crowd out the launches they are about */
-    STACK_BYTES = 256 * 1024,
 };
 
 void device_grow(struct device *device, uint32_t top)
@@ -462,41 +459,24 @@ static void device_loop(struct device *device)
     }
 }
 
-static void *device_main(void *argument)
+static void device_main(void *argument)
 {
     struct device *device = argument;
     const struct cu_driver *driver = device->engine->driver;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    char name[16];
 
-    snprintf(name, sizeof(name), "coissue-dev%d", device->ordinal);
-    pthread_setname_np(pthread_self(), name);
     /* A capture in another thread must not make our calls fail, nor our calls end its capture (traps: 24). */
     if (driver->cuThreadExchangeStreamCaptureMode)
         driver->cuThreadExchangeStreamCaptureMode(&mode);
     device_loop(device);
-    return NULL;
 }
 
 static int start_thread(struct device *device)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-    int error;
+    char name[THREAD_NAME_MAX];
 
-    error = pthread_attr_init(&attributes);
-    if (error)
-        return -error;
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    /* The program's signals are for the program's threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attributes, device_main, device);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return -error;
+    snprintf(name, sizeof(name), "coissue-dev%d", device->ordinal);
+    return thread_start(&device->thread, name, THREAD_STACK_SMALL, device_main, device);
 }
 
 static int read_device(const struct cu_driver *driver, struct device *device)

@@ -14,7 +14,8 @@ struct device {
     struct engine *engine;
     CUdevice ordinal;
     uint32_t sm_count;
-    unsigned capability;       /* 90: compute capability 9.0 */
+    unsigned capability; /* 90: compute capability 9.0 */
+    struct thread thread;
     struct lane *lanes;        /* SCHED_LANES_MAX of them */
     _Atomic uint32_t lane_top; /* lanes at or above were never used */
 

@@ -44,6 +44,7 @@
 #define COISSUE_ENGINE_ENGINE_H
 
 #include "base/lock.h"
+#include "base/thread.h"
 #include "driver/driver.h"
 #include "engine/handle_map.h"
 #include "engine/twin_cache.h"
@@ -72,7 +73,7 @@ struct twin_maker {
     struct lock lock;
     struct twin *first, *last;
     _Atomic uint32_t bell;
-    bool started;
+    struct thread thread; /* starts with the first twin */
     _Atomic uint64_t made, refused;
 };
 

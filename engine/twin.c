@@ -7,8 +7,6 @@
 #include "engine/device.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -234,13 +232,12 @@ static struct twin *next_twin(struct twin_maker *maker)
     return twin;
 }
 
-static void *maker_main(void *argument)
+static void maker_main(void *argument)
 {
     struct engine *engine = argument;
     struct twin_maker *maker = &engine->twins;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-    pthread_setname_np(pthread_self(), "coissue-twins");
     if (engine->driver->cuThreadExchangeStreamCaptureMode)
         engine->driver->cuThreadExchangeStreamCaptureMode(&mode);
     while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
@@ -257,25 +254,6 @@ static void *maker_main(void *argument)
             settle(engine, twin, false);
         }
     }
-    return NULL;
-}
-
-static bool start_maker(struct engine *engine)
-{
-    pthread_attr_t attributes;
-    pthread_t thread;
-    sigset_t all, before;
-    int error;
-
-    if (pthread_attr_init(&attributes))
-        return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all); /* the program's signals are for the program's threads */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&thread, &attributes, maker_main, engine);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return error == 0;
 }
 
 static void ask(struct engine *engine, struct twin *twin)
@@ -283,8 +261,8 @@ static void ask(struct engine *engine, struct twin *twin)
     struct twin_maker *maker = &engine->twins;
 
     lock_take(&maker->lock);
-    if (!maker->started)
-        maker->started = start_maker(engine);
+    if (atomic_load_explicit(&maker->thread.state, memory_order_relaxed) == THREAD_NEW)
+        thread_start(&maker->thread, "coissue-twins", THREAD_STACK_PROGRAM, maker_main, engine);
     if (maker->last)
         maker->last->next = twin;
     else

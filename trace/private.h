@@ -9,9 +9,9 @@
 #include "base/lock.h"
 #include "base/path.h"
 #include "base/text.h"
+#include "base/thread.h"
 #include "trace/trace.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
@@ -150,8 +150,8 @@ struct trace_writer {
     struct trace_totals totals_written;
     uint64_t real_base_ns;
     _Atomic uint64_t discarded; /* taken from rings and not written */
-    _Atomic uint32_t stop, done;
-    pthread_t thread;
+    _Atomic uint32_t stop;
+    struct thread thread;
     struct text out;
     struct trace_pick *picks;
     char *buffer;

@@ -10,6 +10,7 @@
 #include "trace/private.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -365,7 +366,7 @@ void trace_abandon(struct trace *trace)
 {
     if (!trace || !trace->writer)
         return;
-    if (!atomic_load_explicit(&trace->writer->done, memory_order_acquire))
+    if (!thread_ended(&trace->writer->thread))
         close(trace->writer->fd);
     trace->writer = NULL;
     give_events(trace, NULL);

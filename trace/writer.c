@@ -15,8 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/file.h>
 #include <time.h>
@@ -27,7 +25,6 @@ enum {
      * makes 65,000 launches a second (102 launches, 641 times; H200), each of them up to three events of the issuer. */
     LOOK_NS = 5000000,
     FLUSH_DEFAULT_NS = 100000000,
-    STACK_BYTES = 256 * 1024,
 };
 
 /* Heap sort: in place, never quadratic, and unlike qsort of the C library without malloc. Earlier first; of two that
@@ -304,9 +301,9 @@ static void collect_names(struct trace_writer *writer, uint64_t *waiting)
     }
 }
 
-static void *writer_main(void *arg)
+static void writer_main(void *argument)
 {
-    struct trace_writer *writer = arg;
+    struct trace_writer *writer = argument;
     uint64_t flush_ns = writer->trace->options.flush_ns;
     uint64_t written_ns = clock_ns(), waiting = 0;
     bool stopping;
@@ -326,35 +323,6 @@ static void *writer_main(void *arg)
     } while (!stopping);
     if (still_ours(writer))
         close(writer->fd);
-    atomic_store_explicit(&writer->done, 1, memory_order_release);
-    wake_word(&writer->done, INT32_MAX);
-    return NULL;
-}
-
-/* A thread that does not take the program's signals, inherits no real-time priority, and has a small stack. */
-static int start_thread(struct trace_writer *writer)
-{
-    const struct sched_param normal = {0};
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    int error = pthread_attr_init(&attributes);
-
-    if (error)
-        return -error;
-    pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-    pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
-    pthread_attr_setschedparam(&attributes, &normal);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    error = pthread_create(&writer->thread, &attributes, writer_main, writer);
-    if (error == EINVAL) /* the thread-local memory of a large program does not fit into that stack */
-        error = pthread_create(&writer->thread, NULL, writer_main, writer);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    if (!error)
-        pthread_setname_np(writer->thread, "coissue-trace");
-    return -error;
 }
 
 /* The descriptor of a regular file that nobody else writes, or -errno; -EWOULDBLOCK: somebody does. O_NONBLOCK: a FIFO
@@ -444,7 +412,7 @@ static int start(struct trace_writer *writer)
     writer->out.length = 0;
     writer->trace->writer = writer;
     if (!error)
-        error = start_thread(writer);
+        error = thread_start(&writer->thread, "coissue-trace", THREAD_STACK_SMALL, writer_main, writer);
     if (error) {
         writer->trace->writer = NULL;
         close(writer->fd);
@@ -480,17 +448,8 @@ bool trace_writer_start(struct trace *trace, struct trace_writer *writer, struct
 
 void trace_writer_stop(struct trace_writer *writer, uint64_t timeout_ns)
 {
-    uint64_t begin = clock_ns(), waited = 0;
-
     if (atomic_exchange_explicit(&writer->stop, 1, memory_order_release))
         return; /* called twice */
     wake_word(&writer->stop, 1);
-    while (!atomic_load_explicit(&writer->done, memory_order_acquire) && waited < timeout_ns) {
-        wait_word(&writer->done, 0, timeout_ns - waited);
-        waited = clock_ns() - begin;
-    }
-    if (atomic_load_explicit(&writer->done, memory_order_acquire))
-        pthread_join(writer->thread, NULL);
-    else
-        pthread_detach(writer->thread);
+    thread_await_end(&writer->thread, timeout_ns);
 }
