@@ -18,26 +18,46 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value, const s
     return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-int wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+static int wait_on(_Atomic uint32_t *word, int operation, uint32_t seen, uint64_t timeout_ns)
 {
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
                                .tv_nsec = (long)(timeout_ns % 1000000000u)};
     int kept = errno;
     int result = 0;
 
-    if (futex(word, FUTEX_WAIT_PRIVATE, seen, timeout_ns == UINT64_MAX ? NULL : &timeout) < 0 && errno == ETIMEDOUT)
+    if (futex(word, operation, seen, timeout_ns == UINT64_MAX ? NULL : &timeout) < 0 && errno == ETIMEDOUT)
         result = -ETIMEDOUT;
     errno = kept;
     return result;
 }
 
-int wake_word(_Atomic uint32_t *word, int count)
+static int wake_on(_Atomic uint32_t *word, int operation, int count)
 {
     int kept = errno;
-    long woken = futex(word, FUTEX_WAKE_PRIVATE, (uint32_t)count, NULL);
+    long woken = futex(word, operation, (uint32_t)count, NULL);
 
     errno = kept;
     return woken < 0 ? 0 : (int)woken;
+}
+
+int wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+{
+    return wait_on(word, FUTEX_WAIT_PRIVATE, seen, timeout_ns);
+}
+
+int wake_word(_Atomic uint32_t *word, int count)
+{
+    return wake_on(word, FUTEX_WAKE_PRIVATE, count);
+}
+
+int wait_shared(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+{
+    return wait_on(word, FUTEX_WAIT, seen, timeout_ns);
+}
+
+int wake_shared(_Atomic uint32_t *word, int count)
+{
+    return wake_on(word, FUTEX_WAKE, count);
 }
 
 void lock_take_slow(struct lock *lock)

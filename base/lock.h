@@ -4,7 +4,7 @@
  *
  * Why not pthread_mutex_t: the child of a fork must be able to make a lock new whatever the parent's threads were doing
  * to it, and a program that interposes pthread functions must not see ours. Neither allocates; zeroed memory is a free
- * lock. The words are private to the process: not for shared memory.
+ * lock. The words are private to the process, except those of wait_shared and wake_shared.
  */
 #ifndef COISSUE_BASE_LOCK_H
 #define COISSUE_BASE_LOCK_H
@@ -73,5 +73,9 @@ int wait_word(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns);
 
 /* Wakes at most `count` sleepers of the word, INT32_MAX for all. Returns how many. */
 int wake_word(_Atomic uint32_t *word, int count);
+
+/* The same for a word in memory that processes share. A sleeper of the one kind is not woken by the other. */
+int wait_shared(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns);
+int wake_shared(_Atomic uint32_t *word, int count);
 
 #endif

@@ -15,15 +15,25 @@
  */
 enum { COMMITTED = 1, PAD = 2, SIZE_SHIFT = 2 };
 
-int ring_init(struct ring *ring, void *memory, uint32_t size)
+int ring_attach(struct ring *ring, struct ring_ends *ends, void *memory, uint32_t size)
 {
     if (!memory || (uintptr_t)memory % RING_UNIT || size < RING_SIZE_MIN || size > RING_SIZE_MAX || size & (size - 1))
         return -EINVAL;
     ring->data = memory;
     ring->words = (_Atomic uint32_t *)(ring->data + size);
     ring->size = size;
-    atomic_store_explicit(&ring->reserved, 0, memory_order_relaxed);
-    atomic_store_explicit(&ring->consumed, 0, memory_order_relaxed);
+    ring->ends = ends;
+    return 0;
+}
+
+int ring_init(struct ring *ring, void *memory, uint32_t size)
+{
+    int error = ring_attach(ring, &ring->own, memory, size);
+
+    if (error < 0)
+        return error;
+    atomic_store_explicit(&ring->ends->reserved, 0, memory_order_relaxed);
+    atomic_store_explicit(&ring->ends->consumed, 0, memory_order_relaxed);
     return 0;
 }
 
@@ -44,15 +54,15 @@ void *ring_reserve(struct ring *ring, uint32_t bytes, uint64_t *token)
 
     if (!bytes || room > ring->size / 2)
         return NULL;
-    position = atomic_load_explicit(&ring->reserved, memory_order_relaxed);
+    position = atomic_load_explicit(&ring->ends->reserved, memory_order_relaxed);
     do {
         offset = position & (ring->size - 1);
         pad = offset + room > ring->size ? ring->size - offset : 0;
         end = position + pad + room;
         /* Signed: `position` may be old, and the consumer beyond it and even beyond `end`. Then the exchange fails. */
-        if ((int64_t)(end - atomic_load_explicit(&ring->consumed, memory_order_acquire)) > (int64_t)ring->size)
+        if ((int64_t)(end - atomic_load_explicit(&ring->ends->consumed, memory_order_acquire)) > (int64_t)ring->size)
             return NULL;
-    } while (!atomic_compare_exchange_weak_explicit(&ring->reserved, &position, end, memory_order_relaxed,
+    } while (!atomic_compare_exchange_weak_explicit(&ring->ends->reserved, &position, end, memory_order_relaxed,
                                                     memory_order_relaxed));
 
     if (pad) {
@@ -88,13 +98,13 @@ void ring_cancel(struct ring *ring, void *record)
 static void give_up(struct ring *ring, uint64_t position, uint32_t bytes)
 {
     atomic_store_explicit(word_at(ring, position & (ring->size - 1)), 0, memory_order_relaxed);
-    atomic_store_explicit(&ring->consumed, position + round_up(bytes), memory_order_release);
+    atomic_store_explicit(&ring->ends->consumed, position + round_up(bytes), memory_order_release);
 }
 
 const void *ring_peek(struct ring *ring, uint32_t *bytes)
 {
     for (;;) {
-        uint64_t position = atomic_load_explicit(&ring->consumed, memory_order_relaxed);
+        uint64_t position = atomic_load_explicit(&ring->ends->consumed, memory_order_relaxed);
         uint64_t offset = position & (ring->size - 1);
         uint32_t word = atomic_load_explicit(word_at(ring, offset), memory_order_acquire);
 
@@ -110,7 +120,7 @@ const void *ring_peek(struct ring *ring, uint32_t *bytes)
 
 void ring_pop(struct ring *ring)
 {
-    uint64_t position = atomic_load_explicit(&ring->consumed, memory_order_relaxed);
+    uint64_t position = atomic_load_explicit(&ring->ends->consumed, memory_order_relaxed);
     uint32_t word = atomic_load_explicit(word_at(ring, position & (ring->size - 1)), memory_order_relaxed);
 
     give_up(ring, position, word >> SIZE_SHIFT);

@@ -36,14 +36,19 @@ enum {
     RING_SIZE_MAX = 1 << 29, /* far above any need; a word has 30 bits for a size */
 };
 
+struct ring_ends {
+    _Alignas(CACHE_LINE) _Atomic uint64_t reserved; /* written by producers */
+    _Alignas(CACHE_LINE) _Atomic uint64_t consumed; /* written by the consumer */
+};
+
 struct ring {
-    /* Constant after ring_init. */
+    /* Constant after ring_init or ring_attach. */
     _Alignas(CACHE_LINE) unsigned char *data;
     _Atomic uint32_t *words;
     uint64_t size;
+    struct ring_ends *ends; /* `own`, or in memory that processes share */
 
-    _Alignas(CACHE_LINE) _Atomic uint64_t reserved; /* written by producers */
-    _Alignas(CACHE_LINE) _Atomic uint64_t consumed; /* written by the consumer */
+    struct ring_ends own;
 };
 
 /* Bytes of memory that a ring with `size` bytes of data needs: the data and one word per unit. */
@@ -57,6 +62,20 @@ static inline size_t ring_memory(uint32_t size)
  * it (what an empty ring leaves behind will do too). `size` is a power of two. -EINVAL for other values.
  */
 int ring_init(struct ring *ring, void *memory, uint32_t size);
+
+/*
+ * A view of a ring whose ends and memory are shared by processes, each with a `struct ring` of its own. Zeroed ends and
+ * memory are an empty ring; nothing is written here. What the other side can do by writing nonsense: stop the ring,
+ * repeat or skip records, and change a record that was peeked. It cannot make this side touch memory outside the ring
+ * as long as the consumer asks ring_holds() about each record, and copies it before it looks at it.
+ */
+int ring_attach(struct ring *ring, struct ring_ends *ends, void *memory, uint32_t size);
+
+/* The record of a ring_peek lies in the ring, all `bytes` of it. Always so if nobody else can write to its memory. */
+static inline bool ring_holds(const struct ring *ring, const void *record, uint32_t bytes)
+{
+    return bytes <= ring->size - (uint64_t)((const unsigned char *)record - ring->data);
+}
 
 /* The largest record that is sure to fit into the empty ring: half of it, for the other half may have to be padded. */
 static inline uint32_t ring_largest(const struct ring *ring)
@@ -89,7 +108,7 @@ void ring_pop(struct ring *ring);
  */
 static inline uint64_t ring_consumed(const struct ring *ring)
 {
-    return atomic_load_explicit(&ring->consumed, memory_order_acquire);
+    return atomic_load_explicit(&ring->ends->consumed, memory_order_acquire);
 }
 
 /*
@@ -98,7 +117,7 @@ static inline uint64_t ring_consumed(const struct ring *ring)
  */
 static inline uint64_t ring_reserved(const struct ring *ring)
 {
-    return atomic_load_explicit(&ring->reserved, memory_order_relaxed);
+    return atomic_load_explicit(&ring->ends->reserved, memory_order_relaxed);
 }
 
 /*
@@ -110,7 +129,7 @@ static inline bool ring_empty(const struct ring *ring)
 {
     uint64_t consumed = ring_consumed(ring);
 
-    return atomic_load_explicit(&ring->reserved, memory_order_acquire) == consumed;
+    return atomic_load_explicit(&ring->ends->reserved, memory_order_acquire) == consumed;
 }
 
 #endif

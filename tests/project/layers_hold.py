@@ -17,10 +17,11 @@ MAY_INCLUDE = {
     "scheduler": (),
     "coalesce": (),
     "trace": ("base",),
+    "wire": ("base", "driver"),
     "engine": ("base", "driver", "trace", "scheduler", "coalesce"),
-    "shim": ("base", "driver", "trace", "scheduler", "engine"),
-    "broker": ("base", "driver", "trace", "scheduler", "coalesce", "engine"),
-    "cli": ("base", "driver", "trace", "scheduler", "coalesce", "engine", "broker"),
+    "shim": ("base", "driver", "wire", "trace", "scheduler", "coalesce", "engine"),
+    "broker": ("base", "driver", "wire", "trace", "scheduler", "coalesce", "engine"),
+    "cli": ("base", "driver", "wire", "trace", "scheduler", "coalesce", "engine", "broker"),
     "demo": ("base", "driver"),
 }
 
@@ -32,7 +33,7 @@ FORBIDDEN_HEADERS = {
 }
 # The system's decompressors are opened when an image needs one: the preload may need libc only at load time.
 MAY_USE = {("coalesce/inflate.c", "dlfcn.h")}
-NO_CUDA = ("base", "trace", "scheduler", "coalesce")
+NO_CUDA = ("base", "wire", "trace", "scheduler", "coalesce")
 CUDA_CALL = re.compile(r"(?<![\w.>])cu[A-Z]\w*\s*\(")
 
 # Code in other people's processes never ends them and never writes to their stdout. assert() aborts.

@@ -6,7 +6,7 @@ import re
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # Code of these folders is loaded into other people's processes.
-LOADED = ("base", "driver", "trace", "scheduler", "coalesce", "engine", "shim")
+LOADED = ("base", "driver", "wire", "trace", "scheduler", "coalesce", "engine", "shim")
 
 
 def files(*suffixes, under=""):
