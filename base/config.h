@@ -16,7 +16,9 @@
 enum { CONFIG_TEXT_MAX = 512 };
 typedef char config_text[CONFIG_TEXT_MAX];
 
-enum config_mode { MODE_OFF, MODE_GATE, MODE_FULL }; /* order of the words in config.def */
+/* In the order of the words in config.def. */
+enum config_mode { MODE_OFF, MODE_GATE, MODE_FULL };
+enum config_broker { BROKER_AUTO, BROKER_OFF, BROKER_REQUIRE };
 
 struct config {
 #define WORD(words) unsigned int

@@ -118,6 +118,20 @@ const void *ring_peek(struct ring *ring, uint32_t *bytes)
     }
 }
 
+const void *ring_look(const struct ring *ring, uint64_t *position, uint32_t *bytes)
+{
+    uint64_t offset = *position & (ring->size - 1);
+    uint32_t word = atomic_load_explicit(word_at(ring, offset), memory_order_acquire);
+
+    if (!(word & COMMITTED))
+        return NULL;
+    *position += round_up(word >> SIZE_SHIFT);
+    if (word & PAD)
+        return NULL;
+    *bytes = word >> SIZE_SHIFT;
+    return ring->data + offset;
+}
+
 void ring_pop(struct ring *ring)
 {
     uint64_t position = atomic_load_explicit(&ring->ends->consumed, memory_order_relaxed);

@@ -99,6 +99,12 @@ void ring_cancel(struct ring *ring, void *record);
 /* Consumer. The oldest record, or NULL if there is none or it is not committed. The same until ring_pop. */
 const void *ring_peek(struct ring *ring, uint32_t *bytes);
 
+/*
+ * Consumer. The record that starts at *position, without giving it up, and *position moves behind it. NULL: nothing to
+ * be had there; then *position has moved (padding) or not (not committed).
+ */
+const void *ring_look(const struct ring *ring, uint64_t *position, uint32_t *bytes);
+
 /* Consumer. Gives up the record of the last ring_peek, which must not have been NULL. */
 void ring_pop(struct ring *ring);
 

@@ -38,6 +38,7 @@ struct function {
     _Atomic uint64_t launches; /* counted when verifying */
     _Atomic uint64_t replaced; /* by a twin */
 
+    _Atomic uint64_t remote; /* the shim's: what another process calls it; 0: not asked yet */
     struct function_shape shapes[FUNCTION_SHAPES];
     _Atomic uint32_t shape_next;
 };

@@ -298,8 +298,7 @@ void lane_mark(struct lane *lane)
         lane->engine->options.failed("cuStreamWriteValue32", result);
 }
 
-/* The lane's context is made current for the calling thread; returns whether it must be popped again. */
-static bool enter_context(const struct lane *lane)
+bool lane_enter(const struct lane *lane)
 {
     const struct cu_driver *driver = lane->engine->driver;
     CUcontext current = NULL;
@@ -309,7 +308,7 @@ static bool enter_context(const struct lane *lane)
     return driver->cuCtxPushCurrent_v2(lane->context->handle) == CUDA_SUCCESS;
 }
 
-static void leave_context(const struct lane *lane)
+void lane_leave(const struct lane *lane)
 {
     CUcontext popped;
 
@@ -333,7 +332,7 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
 
     if (ring_consumed(&lane->ring) >= token)
         return;
-    entered = enter_context(lane);
+    entered = lane_enter(lane);
     lock_take(&lane->issue);
     lane_go_home(lane);
     while (ring_consumed(&lane->ring) < token) {
@@ -348,7 +347,7 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
     lock_drop(&lane->issue);
     lane_touch(lane); /* the device's thread counts what was issued */
     if (entered)
-        leave_context(lane);
+        lane_leave(lane);
 }
 
 enum {
@@ -424,13 +423,13 @@ void lane_await(struct lane *lane)
 
 static void come_home(struct lane *lane)
 {
-    bool entered = enter_context(lane);
+    bool entered = lane_enter(lane);
 
     lock_take(&lane->issue);
     lane_go_home(lane);
     lock_drop(&lane->issue);
     if (entered)
-        leave_context(lane);
+        lane_leave(lane);
 }
 
 void lane_flush_all(struct lane *lane, enum sched_reason reason)

@@ -166,6 +166,7 @@ static void lane_reset(struct lane *lane)
     atomic_store_explicit(&lane->away, NULL, memory_order_relaxed);
     lane->life++;
     lane->known = lane->offered = false;
+    atomic_store_explicit(&lane->remote, NULL, memory_order_relaxed);
     lane->told_issued = lane->told_complete = 0;
     lane->seen_mark = lane->marks;
 }

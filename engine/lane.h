@@ -58,6 +58,7 @@ struct lane {
     CUdeviceptr word_on_device;
     _Atomic uint64_t key;   /* of engine->lanes; 0 once the lane has ended */
     _Atomic uint32_t state; /* enum lane_state */
+    void *_Atomic remote;   /* the shim's, for launches that another process makes; NULL in each new life */
 
     /* Taking records out, and everything below until `known`, needs this. */
     struct lock issue;
@@ -159,6 +160,10 @@ void lane_flush_all(struct lane *lane, enum sched_reason reason);
  * going home, which takes two driver calls: then this waits, for a while, until all is known complete.
  */
 void lane_await(struct lane *lane);
+
+/* Makes the lane's context current for the calling thread. True: lane_leave must pop it again. */
+bool lane_enter(const struct lane *lane);
+void lane_leave(const struct lane *lane);
 
 /* All lanes of a context, or of the process if `context` is NULL. Returns how many had anything to issue. */
 uint32_t lanes_flush(struct engine *engine, const struct context *context, enum sched_reason reason);

@@ -3,7 +3,7 @@
  * Contexts: synchronisation and the ways in which they end. A context that ends takes its streams, modules and
  * functions with it, so everything held is issued, its lanes are given up and all function knowledge is asked for anew.
  */
-#include "shim/shim.h"
+#include "shim/remote.h"
 
 #include "engine/function.h"
 
@@ -76,6 +76,7 @@ SHIM_EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 static void leave(CUcontext context, enum cu_entry entry)
 {
     order_all(entry);
+    remote_context_ends(context);
     context_end(shim_engine, context);
     function_forget_all(shim_engine);
 }
@@ -130,8 +131,10 @@ static void primary_ends(CUdevice device, enum cu_entry entry)
         struct context *context = &shim_engine->contexts[i];
         CUcontext handle = __atomic_load_n(&context->handle, __ATOMIC_ACQUIRE);
 
-        if (handle && context->ordinal == device)
+        if (handle && context->ordinal == device) {
+            remote_context_ends(handle);
             context_end(shim_engine, handle);
+        }
     }
     function_forget_all(shim_engine);
 }

@@ -7,7 +7,9 @@
  * The driver refuses a record with a bad handle at the call. An event is therefore queued only when it has been
  * recorded in the same context before, by a call that the driver answered.
  */
-#include "shim/shim.h"
+#include "shim/remote.h"
+
+#include "base/clock.h"
 
 typedef CUresult (*record_fn)(CUevent event, CUstream stream);
 
@@ -29,6 +31,8 @@ static CUresult record(record_fn real, CUevent event, struct stream_key key, enu
     struct lane *lane;
     CUresult result;
 
+    if (remote_used && event_record_remote(event, key))
+        return order_result(CUDA_SUCCESS);
     /* An earlier record of this event that still waits elsewhere must not be issued after this one. */
     order_event(event, entry);
     if (launch_op_may_wait(key) && event_was_recorded(event) &&
@@ -99,6 +103,22 @@ SHIM_EXPORT CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStrea
                              CU_ID_cuEventRecordWithFlags_ptsz);
 }
 
+/* A remote lane comes behind what a remote record stands for. False: the driver must be asked. */
+static bool wait_remote(CUstream stream, CUevent event)
+{
+    struct stream_key key = {stream, false};
+    struct remote_lane *lane, *waiter;
+    uint64_t count;
+
+    if (!event_is_remote(event, &lane, &count))
+        return false;
+    waiter = remote_of_stream(key);
+    if (!waiter || waiter->remote != lane->remote)
+        return remote_has(lane, count);
+    remote_follow(waiter, lane, count);
+    return true;
+}
+
 SHIM_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     typeof(shim_driver.cuStreamWaitEvent) real = shim_real(cuStreamWaitEvent);
@@ -107,6 +127,8 @@ SHIM_EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigne
         return SHIM_NO_DRIVER;
     if (!shim_active())
         return real(hStream, hEvent, Flags);
+    if (remote_used && wait_remote(hStream, hEvent))
+        return order_result(CUDA_SUCCESS);
     order_event(hEvent, CU_ID_cuStreamWaitEvent);
     order_stream((struct stream_key){hStream, false}, CU_ID_cuStreamWaitEvent);
     return order_result(real(hStream, hEvent, Flags));
@@ -125,10 +147,62 @@ SHIM_EXPORT CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, un
     return order_result(real(hStream, hEvent, Flags));
 }
 
+SHIM_EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    typeof(shim_driver.cuEventCreate) real = shim_real(cuEventCreate);
+    CUresult result;
+
+    if (unlikely(!real))
+        return SHIM_NO_DRIVER;
+    result = real(phEvent, Flags);
+    if (result == CUDA_SUCCESS && shim_active() && remote_used)
+        event_created(*phEvent, Flags);
+    return result;
+}
+
+SHIM_EXPORT CUresult cuEventQuery(CUevent hEvent)
+{
+    typeof(shim_driver.cuEventQuery) real = shim_real(cuEventQuery);
+    struct remote_lane *lane;
+    uint64_t count;
+
+    if (unlikely(!real))
+        return SHIM_NO_DRIVER;
+    if (!shim_active())
+        return real(hEvent);
+    if (event_is_remote(hEvent, &lane, &count)) {
+        if (remote_has(lane, count))
+            return order_result(remote_take_error(lane));
+        remote_want(lane, count);
+        /* A program that only polls must find out as well. */
+        return remote_is_well(lane->remote, clock_ns()) ? CUDA_ERROR_NOT_READY : order_result(CUDA_SUCCESS);
+    }
+    order_event(hEvent, CU_ID_cuEventQuery);
+    return order_result(real(hEvent));
+}
+
+SHIM_EXPORT CUresult cuEventSynchronize(CUevent hEvent)
+{
+    typeof(shim_driver.cuEventSynchronize) real = shim_real(cuEventSynchronize);
+    struct remote_lane *lane;
+    uint64_t count;
+
+    if (unlikely(!real))
+        return SHIM_NO_DRIVER;
+    if (!shim_active())
+        return real(hEvent);
+    if (event_is_remote(hEvent, &lane, &count)) {
+        remote_wait(lane, count, UINT64_MAX);
+        return order_result(remote_take_error(lane));
+    }
+    order_event(hEvent, CU_ID_cuEventSynchronize);
+    return order_result(real(hEvent));
+}
+
 static CUresult destroy(CUresult (*real)(CUevent), CUevent event, enum cu_entry entry)
 {
     order_event(event, entry);
-    event_forget(event); /* before the driver can give the handle to another event */
+    event_destroyed(event); /* before the driver can give the handle to another event */
     return order_result(real(event));
 }
 

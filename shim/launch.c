@@ -6,35 +6,13 @@
  * allocation, no log, no lock that another thread's launch could hold. What is slow happens once: the first launch of a
  * function, of a stream, of a block shape.
  */
-#include "shim/shim.h"
+#include "shim/launch.h"
 
 #include "base/clock.h"
-#include "engine/function.h"
+#include "shim/remote.h"
 
 #include <sched.h>
 #include <string.h>
-
-/* A launch as the program made it, whatever entry point it used. */
-struct launch {
-    CUfunction function;
-    struct stream_key stream;
-    const uint32_t *grid, *block; /* three numbers each */
-    uint32_t shared_bytes;
-    void **parameters, **extra;
-    const CUlaunchAttribute *attributes;
-    uint32_t attribute_count;
-    bool extended;
-    enum cu_entry entry;
-    uint64_t begin_ns;
-    const struct lane *lane; /* where it was held */
-};
-
-/* Where the parameters are, in one of the two forms. */
-struct arguments {
-    const void *buffer; /* of the `extra` form; NULL: gather from kernelParams */
-    uint32_t bytes;
-    bool glued;
-};
 
 static enum sched_reason const HELD = SCHED_REASON_COUNT;
 
@@ -157,7 +135,7 @@ static enum sched_reason read_arguments(const struct launch *launch, const struc
     return HELD;
 }
 
-static void copy_parameters(char *to, const struct launch *launch, const struct function *function,
+void launch_copy_parameters(char *to, const struct launch *launch, const struct function *function,
                             const struct arguments *arguments)
 {
     if (arguments->buffer) {
@@ -271,7 +249,7 @@ static void fill(struct record *record, const struct launch *launch, const struc
     if (launch->attribute_count > 0)
         memcpy((void *)record_attributes(record), launch->attributes,
                launch->attribute_count * sizeof(CUlaunchAttribute));
-    copy_parameters(record_parameters(record), launch, function, arguments);
+    launch_copy_parameters(record_parameters(record), launch, function, arguments);
 }
 
 static enum sched_reason hold(struct launch *launch)
@@ -280,11 +258,17 @@ static enum sched_reason hold(struct launch *launch)
     struct arguments arguments = {0};
     struct lane *lane = NULL;
     enum sched_reason reason = examine(launch, &lane, &function, &arguments);
+    struct remote_lane *remote;
     struct record *record;
     uint64_t token, corr;
 
     if (reason != HELD)
         return reason;
+    remote = remote_lane_of(lane);
+    if (remote) {
+        launch->lane = lane;
+        return remote_launch(remote, launch, function, &arguments);
+    }
     order_around(lane);
     record = reserve(lane, record_bytes(launch->attribute_count, arguments.bytes), &token);
     if (unlikely(!record))
@@ -382,6 +366,10 @@ static bool launch_is_held(struct launch *launch, enum sched_reason forced)
         reason = attempt(launch);
     if (likely(reason == HELD))
         return true;
+    if (likely(reason == SCHED_REASON_BROKER)) {
+        trace_caller(TRACE_HOME, reason, launch, function_name(launch), launch->lane->number, 0);
+        return true;
+    }
     if (reason == SCHED_REASON_GATE)
         pass_gate(launch);
     order_stream(launch->stream, launch->entry);
@@ -393,6 +381,10 @@ static bool launch_is_held(struct launch *launch, enum sched_reason forced)
 /* A held launch succeeds, unless an earlier one of its context was refused when it was issued. */
 static CUresult held_result(const struct launch *launch)
 {
+    uint32_t broken = atomic_load_explicit(&remote_broken, memory_order_relaxed);
+
+    if (unlikely(broken))
+        return (CUresult)broken;
     return context_take_error(launch->lane->context);
 }
 

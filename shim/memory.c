@@ -6,7 +6,7 @@
  * whole in one allocation that it knows is taken. Everything else goes straight on, in order. The functions are written
  * once, as macros over the stream flavours of entries.def.
  */
-#include "shim/shim.h"
+#include "shim/remote.h"
 
 /* Bytes from `begin` on lie in one allocation of the current context. False is always safe. */
 static bool memory_is_known(CUdeviceptr begin, uint64_t bytes)
@@ -42,8 +42,9 @@ static bool elements_are_known(CUdeviceptr begin, uint64_t count, uint64_t size)
 #define STREAM_PLAIN(stream) ((struct stream_key){stream, false})
 #define STREAM_PTSZ(stream) ((struct stream_key){stream, true})
 
-/* The body of a call that may be queued: `known` says whether the driver would take it. */
-#define QUEUE_BODY(symbol, key, known, params)                                                                         \
+/* The body of a call that may be queued: `known` says whether the driver would take it, `give` offers it to the broker.
+ */
+#define QUEUE_BODY(symbol, key, known, give, params)                                                                   \
     struct call_##symbol {                                                                                             \
         CU_FIELDS(params)                                                                                              \
     };                                                                                                                 \
@@ -65,6 +66,8 @@ static bool elements_are_known(CUdeviceptr begin, uint64_t count, uint64_t size)
             return SHIM_NO_DRIVER;                                                                                     \
         if (!shim_active())                                                                                            \
             return real CU_ARGS(params);                                                                               \
+        if (remote_used && (give))                                                                                     \
+            return order_result(CUDA_SUCCESS);                                                                         \
         call = (struct call_##symbol){CU_STORE(params)};                                                               \
         if (launch_op_may_wait(key) && (known) &&                                                                      \
             launch_queue_op(key, issue_##symbol, #symbol, &call, sizeof(call), NULL))                                  \
@@ -75,6 +78,7 @@ static bool elements_are_known(CUdeviceptr begin, uint64_t count, uint64_t size)
 
 #define MEMSET_1D(symbol, flavour, type, name)                                                                         \
     QUEUE_BODY(symbol, flavour(hStream), elements_are_known(dstDevice, N, sizeof(type)),                               \
+               remote_fill(flavour(hStream), dstDevice, 0, N, 1, name, sizeof(type)),                                  \
                P4(CUdeviceptr, dstDevice, type, name, size_t, N, CUstream, hStream))
 
 #define MEMSET_2D(symbol, flavour, type, name)                                                                         \
@@ -82,11 +86,13 @@ static bool elements_are_known(CUdeviceptr begin, uint64_t count, uint64_t size)
         symbol, flavour(hStream),                                                                                      \
         dstDevice % sizeof(type) == 0 && Width <= SIZE_MAX / sizeof(type) &&                                           \
             rows_are_known(dstDevice, dstPitch, Width * sizeof(type), Height),                                         \
+        remote_fill(flavour(hStream), dstDevice, dstPitch, Width, Height, name, sizeof(type)),                         \
         P6(CUdeviceptr, dstDevice, size_t, dstPitch, type, name, size_t, Width, size_t, Height, CUstream, hStream))
 
 #define COPY(symbol, flavour)                                                                                          \
     QUEUE_BODY(symbol, flavour(hStream),                                                                               \
                memory_is_known(dstDevice, ByteCount) && memory_is_known(srcDevice, ByteCount),                         \
+               remote_copy(flavour(hStream), dstDevice, srcDevice, ByteCount),                                         \
                P4(CUdeviceptr, dstDevice, CUdeviceptr, srcDevice, size_t, ByteCount, CUstream, hStream))
 
 MEMSET_1D(cuMemsetD8Async, STREAM_PLAIN, unsigned char, uc)

@@ -51,7 +51,7 @@
 
 static bool shim_wants_code(void)
 {
-    return shim_engine->options.coalesce || shim_engine->options.verify;
+    return shim_engine->options.coalesce || shim_engine->options.verify || shim_config.broker != BROKER_OFF;
 }
 
 static void derive_all(void *const *handles, unsigned int count, const void *parent)

@@ -115,9 +115,20 @@ void order_all(enum cu_entry entry);
 /* Turns what the driver answered into what the program gets: an error that was latched comes out on top of success. */
 CUresult order_result(CUresult result);
 
+/*
+ * Events. A record may wait in a lane, or stand for a count of a remote lane; then the driver has not heard of it, and
+ * order_event makes a real one of it, later in the stream, for calls that need that.
+ */
+struct remote_lane;
+bool event_record_remote(CUevent event, struct stream_key key); /* false: record it otherwise */
+/* The last record stands for a count of a remote lane. */
+bool event_is_remote(CUevent event, struct remote_lane **lane, uint64_t *count);
 /* Where the last record of an event is queued, if it still is. -ENOSPC: too many events. */
 int event_note(CUevent event, const struct lane *lane, uint64_t token);
 void event_forget(CUevent event);
+/* Made, with flags: whether it carries times and other processes' handles decides how it may be recorded. */
+void event_created(CUevent event, unsigned int flags);
+void event_destroyed(CUevent event);
 /* The event was recorded in the calling thread's context by a call that the driver answered, so its handle is good. */
 bool event_was_recorded(CUevent event);
 

@@ -7,7 +7,7 @@
  * flushes the context, then calls the driver, so that what was launched before is not captured, and nothing of ours
  * reaches a stream after the capture began. The count falls when the stream that began it ends it or is destroyed.
  */
-#include "shim/shim.h"
+#include "shim/remote.h"
 
 enum { CAPTURES_MAX = 64 };
 
@@ -134,8 +134,10 @@ static CUresult synchronize(CUresult (*real)(CUstream), struct stream_key key, e
 
     if (!stream_is_per_thread(key))
         lane = lane_find(shim_engine, order_current_context(), key.stream);
-    if (lane)
+    if (lane) {
         lane_await(lane);
+        remote_await(lane);
+    }
     order_stream(key, entry);
     if (lane)
         issued = atomic_load_explicit(&lane->issued, memory_order_acquire);
@@ -174,6 +176,7 @@ static CUresult destroy(CUresult (*real)(CUstream), CUstream stream, enum cu_ent
     if (stream && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) {
         order_stream(key, entry);
         /* Before the driver can give the handle to another stream. */
+        remote_lane_end(lane_find(shim_engine, order_current_context(), stream));
         lane_end(lane_find(shim_engine, order_current_context(), stream));
         capture_ended(key);
     }

@@ -59,6 +59,13 @@ struct wire_area {
     _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the device thread's last sign of life, at most 1 ms old while
                                       it is awake */
 
+    /*
+     * The client takes back what the broker has not taken, because it does not answer. The broker raises `taken`, then
+     * looks here, and drops the record if this is set; the client sets this, then reads `taken`. Both seq_cst: so a
+     * record is run by one of them or, if it was taken, perhaps by the broker, but never by both.
+     */
+    _Alignas(CACHE_LINE) _Atomic uint32_t abandoned;
+
     /* A bit for each lane with something new. Set by the client after a commit, taken by the broker. */
     _Alignas(CACHE_LINE) _Atomic uint32_t touched;
 

@@ -306,7 +306,7 @@ Test(config, the_printed_json_parses_and_holds_values_origins_and_defaults)
 
     cr_assert(lt(sz, length, sizeof(buffer)));
     cr_assert(ne(ptr, root, NULL), "%s line %d", error.text, error.line);
-    cr_assert(eq(sz, json_object_size(root), 19));
+    cr_assert(eq(sz, json_object_size(root), 21));
     cr_assert(eq(int,
                  json_unpack(root, "{s:{s:s,s:s,s:s}}", "COISSUE_POLICY", "value", &value, "origin", &origin, "default",
                              &initial),
