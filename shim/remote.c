@@ -353,7 +353,7 @@ static void reset(struct remote_lane *remote_lane, const struct lane *lane)
     remote_lane->lane = lane;
     for (uint32_t i = 0; i < WIRE_LANES; i++)
         atomic_store_explicit(&remote_lane->behind[i], 0, memory_order_relaxed);
-    atomic_store_explicit(&remote_lane->dirty, true, memory_order_relaxed);
+    atomic_fetch_add_explicit(&remote_lane->worked, 1, memory_order_relaxed); /* who knows */
 }
 
 struct remote_lane *remote_lane_begin(struct remote *remote, struct lane *lane)

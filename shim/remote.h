@@ -11,7 +11,7 @@
  *   home after broker  the home stream waits, on the device, for the lane's `done` word (remote_settle); a call that
  *                      blocks anyway waits for it on the host first (remote_await), and then home need not.
  *   broker after home  the home stream writes the lane's `home` word behind its work, and a WAIT_HOME goes into the
- *                      ring before the next record. A lane knows whether home may have work: `dirty`.
+ *                      ring before the next record. A lane knows whether home may have work.
  *
  * Fall back. If the broker is gone or hangs, the device is remote no more, and launches go home. Records that the
  * broker has not taken are issued at home, in order (remote_lose.c). If one was taken and is not known to be complete,
@@ -53,8 +53,9 @@ struct remote_lane {
      * its own push waits for its own record, whatever others push at the same time.
      */
     _Atomic uint64_t sent;
-    _Atomic uint64_t settled;            /* home waits for all up to this count */
-    _Atomic bool dirty;                  /* home may have work that the broker's next record must come behind */
+    _Atomic uint64_t settled; /* home waits for all up to this count */
+    /* Raised around each call that may work at home; and what it was at the last fence. Different: home is dirty. */
+    _Atomic uint32_t worked, fenced;
     struct lock fence;                   /* the order of values of the home word */
     uint32_t home;                       /* the last of them. Needs `fence` */
     _Atomic uint64_t behind[WIRE_LANES]; /* what comes next here comes behind that count of the other lane */

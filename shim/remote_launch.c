@@ -193,26 +193,36 @@ void remote_follow(struct remote_lane *lane, struct remote_lane *other, uint64_t
     atomic_store_explicit(&lane->settled, 0, memory_order_release); /* home does not wait for that yet */
 }
 
+/* Home may have work that was not there, or not known to be complete, at the last fence. */
+static bool is_dirty(const struct remote_lane *lane)
+{
+    return atomic_load_explicit(&((struct remote_lane *)lane)->worked, memory_order_acquire) !=
+           atomic_load_explicit(&((struct remote_lane *)lane)->fenced, memory_order_acquire);
+}
+
 /*
  * What is pushed next comes behind what the program has put into its own stream so far. Often that is complete, and
- * then a question to the driver is all.
+ * then a question to the driver is all. `fenced` is stored last: a thread that finds the lane clean finds the wait in
+ * the ring.
  */
 static void fence(struct remote_lane *lane)
 {
     CUstream home = lane->lane->stream;
     CUdeviceptr word = lane->remote->area_on_device + offsetof(struct wire_area, lane) +
                        lane->number * sizeof(struct wire_lane) + offsetof(struct wire_lane, home);
+    uint32_t worked;
+    bool fenced;
 
     lock_take(&lane->fence);
-    if (!atomic_exchange_explicit(&lane->dirty, false, memory_order_acq_rel))
-        goto out; /* another thread did it */
-    if (shim_driver.cuStreamQuery(home) == CUDA_SUCCESS)
-        goto out;
-    if (shim_driver.cuStreamWriteValue32_v2(home, word, lane->home + 1, CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS)
-        push_wait(lane, WIRE_WAIT_HOME, lane->number, ++lane->home);
-    else if (shim_driver.cuStreamSynchronize(home) != CUDA_SUCCESS)
-        atomic_store_explicit(&lane->dirty, true, memory_order_release); /* its error is the program's to find */
-out:
+    worked = atomic_load_explicit(&lane->worked, memory_order_acquire);
+    fenced = !is_dirty(lane) || shim_driver.cuStreamQuery(home) == CUDA_SUCCESS;
+    if (!fenced &&
+        shim_driver.cuStreamWriteValue32_v2(home, word, lane->home + 1, CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS)
+        fenced = push_wait(lane, WIRE_WAIT_HOME, lane->number, ++lane->home);
+    else if (!fenced)
+        fenced = shim_driver.cuStreamSynchronize(home) == CUDA_SUCCESS; /* an error is the program's to find */
+    if (fenced)
+        atomic_store_explicit(&lane->fenced, worked, memory_order_release);
     lock_drop(&lane->fence);
 }
 
@@ -243,7 +253,7 @@ static void order_before(struct remote_lane *lane)
 
     if (unlikely(!lane_is_settled(local)))
         lane_flush_all(local, SCHED_REASON_FLUSH); /* from before the broker came */
-    if (atomic_load_explicit(&lane->dirty, memory_order_acquire))
+    if (is_dirty(lane))
         fence(lane);
     if (local->legacy ? atomic_load_explicit(&local->context->blocking, memory_order_acquire) > 0 : local->blocking)
         follow_around(lane);
@@ -306,7 +316,7 @@ bool remote_stands(struct stream_key key, struct remote_lane **lane, uint64_t *c
     if (!found || found->lane->blocking ||
         (found->lane->legacy && atomic_load_explicit(&found->lane->context->blocking, memory_order_acquire) > 0))
         return false;
-    if (atomic_load_explicit(&found->dirty, memory_order_acquire))
+    if (is_dirty(found) && shim_driver.cuStreamQuery(found->lane->stream) != CUDA_SUCCESS)
         return false;
     for (uint32_t i = 0; i < WIRE_LANES; i++)
         if (!remote_has(&found->remote->lane[i], atomic_load_explicit(&found->behind[i], memory_order_acquire)))
@@ -507,6 +517,11 @@ static __thread struct {
     bool more;
 } works __attribute__((tls_model("initial-exec")));
 
+static void work_at_home(struct remote_lane *lane)
+{
+    atomic_fetch_add_explicit(&lane->worked, 1, memory_order_release);
+}
+
 static void note_home(struct remote_lane *lane)
 {
     if (!works.lane[0] || works.lane[0] == lane)
@@ -515,7 +530,7 @@ static void note_home(struct remote_lane *lane)
         works.lane[1] = lane;
     else
         works.more = true;
-    atomic_store_explicit(&lane->dirty, true, memory_order_release);
+    work_at_home(lane);
 }
 
 static void all_dirty(void)
@@ -527,7 +542,7 @@ static void all_dirty(void)
             struct remote_lane *lane = alive_lane(device_lane(device, i));
 
             if (lane)
-                atomic_store_explicit(&lane->dirty, true, memory_order_release);
+                work_at_home(lane);
         }
     }
 }
@@ -536,7 +551,7 @@ void remote_called(void)
 {
     for (int i = 0; i < 2; i++) {
         if (works.lane[i])
-            atomic_store_explicit(&works.lane[i]->dirty, true, memory_order_release);
+            work_at_home(works.lane[i]);
         works.lane[i] = NULL;
     }
     if (works.more)
