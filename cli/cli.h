@@ -8,6 +8,7 @@
  *   process.c  starting a program and waiting for it
  *   report.c   what a verified run reports
  *   run.c      coissue run: start a program with coissue in front of it
+ *   serve.c    coissue serve: make the launches of several programs
  *   verify.c   coissue verify: is a program's output the same with rewritten kernels
  *   config.c   coissue config: what the settings are
  *   doctor.c   coissue doctor: would it work here
@@ -36,6 +37,7 @@ enum { STATUS_NOT_FOUND = 127, STATUS_NOT_STARTED = 126, STATUS_SIGNAL = 128 };
 int cli_run(int count, char **arguments);
 int cli_config(int count, char **arguments);
 int cli_doctor(int count, char **arguments);
+int cli_serve(int count, char **arguments);
 int cli_trace(int count, char **arguments);
 int cli_verify(int count, char **arguments);
 int cli_version(int count, char **arguments);

@@ -14,6 +14,7 @@ static const struct {
     {"run", cli_run, "start a program with coissue in front of it"},
     {"config", cli_config, "show all settings and where they come from"},
     {"doctor", cli_doctor, "say whether coissue would work here"},
+    {"serve", cli_serve, "make the launches of several programs, as one"},
     {"trace", cli_trace, "show a trace in numbers"},
     {"verify", cli_verify, "say whether a program's output stays the same with rewritten kernels"},
     {"version", cli_version, "show the version"},

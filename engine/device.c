@@ -59,7 +59,11 @@ static void wake(struct device *device)
 {
     if (atomic_load_explicit(&device->asleep, memory_order_relaxed) == 0)
         return;
-    if (atomic_exchange_explicit(&device->asleep, 0, memory_order_relaxed) == 1)
+    if (atomic_exchange_explicit(&device->asleep, 0, memory_order_relaxed) == 0)
+        return;
+    if (device->engine->options.feed)
+        device->engine->options.feed->wake(device->engine->options.feed->argument);
+    else
         wake_word(&device->asleep, 1);
 }
 
@@ -179,7 +183,7 @@ static void hear_lane(struct device *device, struct lane *lane, uint64_t now_ns)
 
 static void take_up(struct device *device, struct lane *lane)
 {
-    if (sched_lane_add(device->sched, lane->index, &device->engine->options.lane_attr) == 0)
+    if (sched_lane_add(device->sched, lane->index, &lane->attr) == 0)
         lane->known = true;
 }
 
@@ -408,14 +412,26 @@ static bool any_waiting(const struct device *device)
     return false;
 }
 
+/* Somebody looks at what this thread finds out. */
+static bool is_awaited(const struct device *device)
+{
+    return device->feed_waits || atomic_load_explicit(&((struct device *)device)->awaited, memory_order_relaxed) > 0;
+}
+
 static void rest(struct device *device)
 {
+    const struct engine_feed *feed = device->engine->options.feed;
+
     atomic_store_explicit(&device->asleep, 1, memory_order_relaxed);
     /* `asleep` before, the rings after. Pairs with the fence in device_ring. */
     atomic_thread_fence(memory_order_seq_cst);
-    if (!any_waiting(device) && atomic_load_explicit(&device->awaited, memory_order_relaxed) == 0 &&
-        !atomic_load_explicit(&device->engine->stopping, memory_order_acquire))
-        wait_word(&device->asleep, 1, UINT64_MAX);
+    if (!any_waiting(device) && !is_awaited(device) &&
+        !atomic_load_explicit(&device->engine->stopping, memory_order_acquire)) {
+        if (feed)
+            feed->sleep(feed->argument);
+        else
+            wait_word(&device->asleep, 1, UINT64_MAX);
+    }
     atomic_store_explicit(&device->asleep, 0, memory_order_relaxed);
 }
 
@@ -429,12 +445,15 @@ static void idle_round(uint64_t *rounds)
 
 static void device_loop(struct device *device)
 {
+    const struct engine_feed *feed = device->engine->options.feed;
     uint64_t idle_since = 0, rounds = 0;
     struct sched_decision decision;
 
     while (!atomic_load_explicit(&device->engine->stopping, memory_order_acquire)) {
         uint64_t now_ns = clock_ns(), wake_ns = UINT64_MAX;
 
+        if (feed)
+            device->feed_waits = feed->round(feed->argument, now_ns);
         survey(device, now_ns);
         if (sched_next(device->sched, now_ns, &decision, &wake_ns) == 1) {
             carry_out(device, &decision);
@@ -446,10 +465,9 @@ static void device_loop(struct device *device)
         } else {
             if (idle_since == 0)
                 idle_since = now_ns;
-            if (atomic_load_explicit(&device->awaited, memory_order_relaxed) > 0)
+            if (is_awaited(device))
                 mark_flight(device);
-            if (now_ns - idle_since >= device->engine->options.spin_ns &&
-                atomic_load_explicit(&device->awaited, memory_order_relaxed) == 0)
+            if (now_ns - idle_since >= device->engine->options.spin_ns && !is_awaited(device))
                 rest(device);
             else
                 idle_round(&rounds);

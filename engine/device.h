@@ -39,6 +39,7 @@ struct device {
     /* The device's thread only. */
     _Alignas(CACHE_LINE) struct sched *sched;
     CUcontext current;
+    bool feed_waits; /* what the feed said in its last round */
     uint32_t contexts_seen;
     uint32_t told_held, told_flight; /* counters in the trace */
     uint64_t told_load_ns;

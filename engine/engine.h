@@ -77,6 +77,20 @@ struct twin_maker {
     _Atomic uint64_t made, refused;
 };
 
+/*
+ * Where a device's records come from when they are not committed by threads of this process: the broker's. All are
+ * called by the device's thread, except wake.
+ */
+struct engine_feed {
+    void *argument;
+    /* Once a round: commits what came. True: somebody waits for what is in flight, so completion is looked at. */
+    bool (*round)(void *argument, uint64_t now_ns);
+    /* Sleeps until something came, or until wake. Called only if the last round was false. */
+    void (*sleep)(void *argument);
+    /* Any thread: makes sleep return, now or when it is called next. */
+    void (*wake)(void *argument);
+};
+
 struct engine_options {
     const struct cu_driver *driver; /* borrowed, must outlive the engine; entries that are missing are NULL */
     struct trace *trace;            /* borrowed */
@@ -90,6 +104,7 @@ struct engine_options {
     uint64_t cache_bytes;
     bool verify; /* each launch is replaced by its rewritten form for one member */
     struct sched_lane_attr lane_attr;
+    const struct engine_feed *feed; /* borrowed; NULL: programs commit their launches themselves */
     /* Something that should not happen did. Called at most a few times, in any thread, perhaps under a lane's lock. */
     void (*failed)(const char *what, CUresult result);
 };

@@ -132,7 +132,11 @@ bool error_is_programs_own(CUresult result)
 void lane_failed(struct lane *lane, const char *what, CUresult result)
 {
     CUresult none = CUDA_SUCCESS;
+    uint32_t no_error = CUDA_SUCCESS;
 
+    /* Relaxed: who looks at it has seen, by acquire, that the record is complete or issued. */
+    atomic_compare_exchange_strong_explicit(&lane->error, &no_error, (uint32_t)result, memory_order_relaxed,
+                                            memory_order_relaxed);
     /* The first error is what the program would have got. Relaxed: the next call looks after a flush, or later. */
     atomic_compare_exchange_strong_explicit(&lane->context->latched, &none, result, memory_order_relaxed,
                                             memory_order_relaxed);

@@ -161,6 +161,7 @@ static void lane_reset(struct lane *lane)
     atomic_store_explicit(&lane->issued, 0, memory_order_relaxed);
     atomic_store_explicit(&lane->synced, 0, memory_order_relaxed);
     atomic_store_explicit(&lane->completed, 0, memory_order_relaxed);
+    atomic_store_explicit(&lane->error, CUDA_SUCCESS, memory_order_relaxed);
     lane->marked = 0;
     lane->any_flushed = false;
     atomic_store_explicit(&lane->away, NULL, memory_order_relaxed);
@@ -189,7 +190,8 @@ static void name_tracks(const struct lane *lane)
 }
 
 /* Needs engine->tables. */
-static struct lane *lane_start(struct engine *engine, struct context *context, CUstream stream, unsigned int flags)
+static struct lane *lane_start(struct engine *engine, struct context *context, CUstream stream, unsigned int flags,
+                               const struct sched_lane_attr *attr)
 {
     struct device *device = context->device;
     struct lane *lane = free_slot(device, context);
@@ -207,6 +209,7 @@ static struct lane *lane_start(struct engine *engine, struct context *context, C
     lane->number = (uint32_t)device->ordinal * SCHED_LANES_MAX + lane->index;
     lane->legacy = (key & 1) != 0;
     lane->blocking = !lane->legacy && !(flags & CU_STREAM_NON_BLOCKING);
+    lane->attr = *attr;
     lane_reset(lane);
     if (handle_map_set(&engine->lanes, key, (uint64_t)lane) < 0)
         return NULL;
@@ -225,6 +228,12 @@ static struct lane *lane_start(struct engine *engine, struct context *context, C
 
 struct lane *lane_make(struct engine *engine, CUcontext handle, CUstream stream)
 {
+    return lane_make_with(engine, handle, stream, &engine->options.lane_attr);
+}
+
+struct lane *lane_make_with(struct engine *engine, CUcontext handle, CUstream stream,
+                            const struct sched_lane_attr *attr)
+{
     struct context *context;
     struct lane *lane = NULL;
     unsigned int flags = 0;
@@ -236,7 +245,7 @@ struct lane *lane_make(struct engine *engine, CUcontext handle, CUstream stream)
     if (context) {
         lane = lane_find(engine, handle, stream);
         if (!lane)
-            lane = lane_start(engine, context, stream, flags);
+            lane = lane_start(engine, context, stream, flags, attr);
     }
     lock_drop(&engine->tables);
     return lane;

@@ -53,6 +53,7 @@ struct lane {
     uint32_t index;  /* in its device, and for the scheduler */
     uint32_t number; /* in the process, for traces */
     bool legacy, blocking;
+    struct sched_lane_attr attr;
     uint32_t generation;    /* of the context when the lane began to use its word */
     _Atomic uint32_t *word; /* completion word: number of the last marker that the device reached */
     CUdeviceptr word_on_device;
@@ -79,6 +80,7 @@ struct lane {
     struct sched_launch flushed; /* the most demanding launch that flushing threads issued since the scheduler heard */
     bool any_flushed;
 
+    _Atomic uint32_t error;     /* CUresult of the first record of this life that could not be issued; 0: none */
     _Atomic uint64_t completed; /* all up to here is complete, as far as the device's thread knows */
     _Atomic uint64_t synced;    /* all up to here is complete: a synchronising call of the program said so */
 
@@ -110,6 +112,10 @@ static inline struct lane *lane_find(struct engine *engine, CUcontext context, C
  * some pinned host memory in it, so not while anything captures. NULL: no more lanes, or the driver refused.
  */
 struct lane *lane_make(struct engine *engine, CUcontext context, CUstream stream);
+
+/* The same with attributes of its own for the scheduler, instead of the engine's. */
+struct lane *lane_make_with(struct engine *engine, CUcontext context, CUstream stream,
+                            const struct sched_lane_attr *attr);
 
 /* The stream goes away. The lane must have been flushed. NULL is fine. */
 void lane_end(struct lane *lane);

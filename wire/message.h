@@ -52,6 +52,16 @@ enum wire_request_type {
 
 enum wire_memory { WIRE_DEVICE_MEMORY, WIRE_HOST_MEMORY };
 
+/*
+ * Of a client's addresses the lower part is for device memory, and is one reservation of the driver's on both sides: a
+ * driver grants a large reservation where it is asked for, a small one where it likes (docs/decisions.md). The upper
+ * part is for host memory.
+ */
+static inline uint64_t wire_device_bytes(uint64_t bytes)
+{
+    return bytes / 4 * 3;
+}
+
 enum { WIRE_TEXT_MAX = 1024, WIRE_BUILD_MAX = 32 };
 
 struct wire_request {
