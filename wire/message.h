@@ -110,8 +110,8 @@ int wire_socket_path(const char *folder, const uint8_t device[16], char *path, s
 /*
  * A socket that listens there: makes the folder (mode 0700 if it has to be made; it must be the user's own), takes the
  * place of a socket that nobody listens on. Of several that try at once one succeeds. -EADDRINUSE: somebody listens, or
- * hangs; -EPERM: the folder or the socket is another user's, or others can write to the folder; -EEXIST: what lies there
- * is no socket.
+ * hangs; -EPERM: the folder or the socket is another user's, or others can write to the folder; -EEXIST: what lies
+ * there is no socket.
  */
 int wire_listen(const char *path);
 

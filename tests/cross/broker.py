@@ -100,7 +100,7 @@ class Broker:
             return sum("/memfd:" in line for line in file)
 
     def __enter__(self):
-        return self.start()
+        return self if self.process else self.start()
 
     def __exit__(self, *_):
         self.kill()
