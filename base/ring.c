@@ -103,7 +103,9 @@ static void give_up(struct ring *ring, uint64_t position, uint32_t bytes)
 
 const void *ring_peek(struct ring *ring, uint32_t *bytes)
 {
-    for (;;) {
+    /* A ring holds no more pads than units. A process that makes new ones all the time must not keep us here; what it
+     * reserves meanwhile is for the next call. */
+    for (uint64_t units = ring->size / RING_UNIT; units > 0; units--) {
         uint64_t position = atomic_load_explicit(&ring->ends->consumed, memory_order_relaxed);
         uint64_t offset = position & (ring->size - 1);
         uint32_t word = atomic_load_explicit(word_at(ring, offset), memory_order_acquire);
@@ -116,6 +118,7 @@ const void *ring_peek(struct ring *ring, uint32_t *bytes)
         }
         give_up(ring, position, word >> SIZE_SHIFT);
     }
+    return NULL;
 }
 
 const void *ring_look(const struct ring *ring, uint64_t *position, uint32_t *bytes)

@@ -5,10 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -43,28 +45,36 @@ static int address_of(const char *path, struct sockaddr_un *address)
     return 0;
 }
 
-static int new_socket(void)
+static int new_socket(int flags)
 {
-    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 
     return fd < 0 ? -errno : fd;
 }
 
-/* Who can write to the folder can put himself in the broker's place. */
-static int folder_is_ours(const char *path)
+/* Its descriptor. Who can write to the folder can put himself in the broker's place. */
+static int open_our_folder(const char *path)
 {
     char folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
     const char *end = strrchr(path, '/');
     struct stat about;
+    int fd, error;
 
     if (!end)
         return -EINVAL;
     snprintf(folder, sizeof(folder), "%.*s", (int)(end - path), path);
     if (mkdir(folder, 0700) < 0 && errno != EEXIST)
         return -errno;
-    if (stat(folder, &about) < 0)
-        return -errno;
-    return S_ISDIR(about.st_mode) && about.st_uid == geteuid() && !(about.st_mode & (S_IWGRP | S_IWOTH)) ? 0 : -EPERM;
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES ? -EPERM : -errno;
+    error = fstat(fd, &about) < 0                                                 ? -errno
+            : about.st_uid == geteuid() && !(about.st_mode & (S_IWGRP | S_IWOTH)) ? 0
+                                                                                  : -EPERM;
+    if (error == 0)
+        return fd;
+    close(fd);
+    return error;
 }
 
 static int peer(int fd, struct ucred *who)
@@ -78,11 +88,12 @@ int wire_connect(const char *path)
 {
     struct sockaddr_un address;
     struct ucred who;
-    int error = address_of(path, &address), fd = error < 0 ? error : new_socket();
+    int error = address_of(path, &address), fd = error < 0 ? error : new_socket(SOCK_NONBLOCK);
 
     if (fd < 0)
         return fd;
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0)
+    /* While too many wait to be taken this would block, for as long as the broker hangs. */
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || fcntl(fd, F_SETFL, 0) < 0)
         error = -errno;
     if (error == 0)
         error = peer(fd, &who);
@@ -94,29 +105,53 @@ int wire_connect(const char *path)
     return error;
 }
 
+/* Nobody has the place: nothing is there, or a socket that a dead process left, which goes. Needs the folder's lock. */
+static int make_room(const char *path)
+{
+    struct stat about;
+    int fd = wire_connect(path);
+
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 || fd == -EAGAIN)
+        return -EADDRINUSE;
+    if (fd == -ENOENT)
+        return 0;
+    if (fd != -ECONNREFUSED) /* another user's, another kind of socket: not ours to remove */
+        return fd;
+    if (lstat(path, &about) < 0)
+        return -errno;
+    if (!S_ISSOCK(about.st_mode))
+        return -EEXIST;
+    return unlink(path) < 0 ? -errno : 0;
+}
+
 int wire_listen(const char *path)
 {
     struct sockaddr_un address;
-    int fd, error = address_of(path, &address);
+    int fd, error = address_of(path, &address), folder = error < 0 ? error : open_our_folder(path);
 
-    if (error == 0)
-        error = folder_is_ours(path);
+    if (folder < 0)
+        return folder;
+    /* Between bind and listen a socket looks dead: of two that start at once the later would take the place. */
+    while (flock(folder, LOCK_EX) < 0)
+        if (errno != EINTR) {
+            error = -errno;
+            goto out;
+        }
+    error = make_room(path);
     if (error < 0)
-        return error;
-    fd = wire_connect(path);
-    if (fd >= 0) {
-        close(fd);
-        return -EADDRINUSE;
-    }
-    fd = new_socket();
+        goto out;
+    error = fd = new_socket(0);
     if (fd < 0)
-        return fd;
-    unlink(path);
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) == 0 && chmod(path, 0600) == 0 &&
-        listen(fd, BACKLOG) == 0)
-        return fd;
-    error = -errno;
-    close(fd);
+        goto out;
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || chmod(path, 0600) < 0 ||
+        listen(fd, BACKLOG) < 0) {
+        error = -errno;
+        close(fd);
+    }
+out:
+    close(folder);
     return error;
 }
 
@@ -164,7 +199,7 @@ int wire_send(int socket, const void *packet, size_t size, const int *fds, size_
         memcpy(CMSG_DATA(&control.header), sent, number * sizeof(int));
     }
     do
-        result = sendmsg(socket, &message, MSG_NOSIGNAL);
+        result = sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (result < 0 && errno == EINTR);
     if (result < 0)
         return errno == ECONNRESET ? -EPIPE : -errno;
@@ -178,16 +213,14 @@ static int wait_for(int socket, uint64_t timeout_ns)
 
     for (;;) {
         uint64_t waited_ns = clock_ns() - begin_ns;
-        int left_ms = timeout_ns == UINT64_MAX  ? -1
-                      : waited_ns >= timeout_ns ? 0
-                                                : (int)((timeout_ns - waited_ns + 999999) / 1000000);
-        int ready = poll(&one, 1, left_ms);
+        uint64_t left_ms = waited_ns >= timeout_ns ? 0 : (timeout_ns - waited_ns - 1) / 1000000 + 1;
+        int ready = poll(&one, 1, timeout_ns == UINT64_MAX ? -1 : left_ms > INT_MAX ? INT_MAX : (int)left_ms);
 
         if (ready > 0)
             return 0;
-        if (ready == 0)
+        if (ready == 0 && left_ms <= INT_MAX)
             return -ETIMEDOUT;
-        if (errno != EINTR)
+        if (ready < 0 && errno != EINTR)
             return -errno;
     }
 }
@@ -218,9 +251,12 @@ int wire_receive(int socket, void *packet, size_t size, int *fds, size_t *count,
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
     size_t room = count ? *count : 0, found = 0;
-    int error = wait_for(socket, timeout_ns);
+    int error;
     ssize_t result;
 
+    if (count)
+        *count = 0;
+    error = wait_for(socket, timeout_ns);
     if (error < 0)
         return error;
     do
@@ -229,15 +265,12 @@ int wire_receive(int socket, void *packet, size_t size, int *fds, size_t *count,
     if (result < 0)
         return -errno;
     take_descriptors(&message, fds, room, &found);
-    if (count)
-        *count = found;
-    if (result == 0)
-        return -ECONNRESET;
-    if ((size_t)result == size && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+    if ((size_t)result == size && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
+        if (count)
+            *count = found;
         return 0;
+    }
     for (size_t i = 0; i < found; i++)
         close(fds[i]);
-    if (count)
-        *count = 0;
-    return -EPROTO;
+    return result == 0 ? -ECONNRESET : -EPROTO;
 }

@@ -117,11 +117,18 @@ enum { WIRE_FDS_MAX = 2 };
  */
 int wire_socket_path(const char *folder, const uint8_t device[16], char *path, size_t size);
 
-/* A socket that listens there: makes the folder (mode 0700 if it has to be made; it must be the user's own), takes the
- * place of a socket that nobody listens on. -EADDRINUSE: somebody does; -EPERM: the folder is another user's. */
+/*
+ * A socket that listens there: makes the folder (mode 0700 if it has to be made; it must be the user's own), takes the
+ * place of a socket that nobody listens on. Of several that try at once one succeeds. -EADDRINUSE: somebody listens, or
+ * hangs; -EPERM: the folder or the socket is another user's, or others can write to the folder; -EEXIST: what lies
+ * there is no socket.
+ */
 int wire_listen(const char *path);
 
-/* A connection to it, close-on-exec. -ENOENT or -ECONNREFUSED: there is no broker. -EPERM: it is another user's. */
+/*
+ * A connection to it, close-on-exec; does not wait. -ENOENT or -ECONNREFUSED: there is no broker. -EAGAIN: it takes no
+ * connections, so it hangs. -EPERM: it is another user's.
+ */
 int wire_connect(const char *path);
 
 /* Takes a connection. -EPERM: it came from another user, and was closed; -EINTR and the like as accept(2). */
@@ -129,14 +136,15 @@ int wire_accept(int listener, pid_t *pid);
 
 /*
  * One packet of exactly `size` bytes, with `count` descriptors, which stay the caller's. A negative descriptor is left
- * out. -EPIPE: the other side is gone; no SIGPIPE.
+ * out. Does not wait. -EPIPE: the other side is gone; no SIGPIPE. -EAGAIN: it does not read, against the rule of one
+ * request at a time.
  */
 int wire_send(int socket, const void *packet, size_t size, const int *fds, size_t count);
 
 /*
  * Waits for one, no longer than that (UINT64_MAX: for ever). *count: room in `fds` and then how many came
- * (close-on-exec, the caller's to close); those for which there is no room are closed. -ECONNRESET: the other side is
- * gone; -EPROTO: another size; -ETIMEDOUT.
+ * (close-on-exec, the caller's to close), none on errors; those for which there is no room are closed. -ECONNRESET: the
+ * other side is gone; -EPROTO: another size; -ETIMEDOUT.
  */
 int wire_receive(int socket, void *packet, size_t size, int *fds, size_t *count, uint64_t timeout_ns);
 

@@ -5,8 +5,8 @@
 #
 #   bench/h200/run_all.sh OUTDIR COMMIT [part...]
 #
-# Parts, in the order in which they run: smoke, launch_cost, models, cublas, traps, launch_path, scheduler; without any,
-# all of them. Further parts run only if they are named, because all together take longer: micro, twins, pairs, coalesce.
+# Parts, in the order in which they run: smoke, launch_cost, models, cublas, traps, launch_path, scheduler, wire; without
+# any, all of them. Further parts run only if they are named, because all together take longer: micro, twins, pairs, coalesce.
 # A part that fails or takes too long is recorded, and the others run. Each leaves OUTDIR/PART.log, and OUTDIR/PART.json
 # if it measures something; a table is printed last. The exit status is 0 if no part failed.
 #
@@ -114,6 +114,12 @@ scheduler()
     "$python" bench/h200/scheduler.py --program "$build/bench/scheduler_cost" --commit "$commit" --json "$out/scheduler.json"
 }
 
+wire()
+{
+    [ -x "$build/bench/wire_cost" ] || { echo "wire_cost was not built"; return 77; }
+    "$python" bench/h200/wire.py --program "$build/bench/wire_cost" --commit "$commit" --json "$out/wire.json"
+}
+
 trap_tests()
 {
     [ -f tests/traps/run.py ] || { echo "tests/traps is not there"; return 77; }
@@ -121,7 +127,7 @@ trap_tests()
         ${LIBRARIES:+--sim "$LIBRARIES"}
 }
 
-wanted=${*:-smoke launch_cost models cublas traps launch_path scheduler}
+wanted=${*:-smoke launch_cost models cublas traps launch_path scheduler wire}
 if ! (build_all) >"$out/build.log" 2>&1 </dev/null; then
     echo "build       FAILED: see build.log; its end:"
     tail -n 15 "$out/build.log"
@@ -149,7 +155,7 @@ if [ -n "${QUICK:-}" ]; then
     quick_coalesce=(--rounds 1 --work gemm --tenants "32,8,1")
 fi
 export build shim out commit python
-export -f smoke launch_path scheduler trap_tests
+export -f smoke launch_path scheduler wire trap_tests
 
 part smoke 60 bash -c "$(declare -p libraries); smoke"
 part launch_cost 110 "$build/bench/launch_cost" --shim "$shim" "${libraries[@]}" --commit "$commit" \
@@ -168,6 +174,7 @@ part coalesce 140 "$python" bench/h200/coalesce.py --shim "$shim" --commit "$com
     --seconds 110 "${quick_coalesce[@]}"
 part launch_path 60 bash -c launch_path
 part scheduler 30 bash -c scheduler
+part wire 30 bash -c wire
 
 for name in $wanted; do
     log=$out/$name.log

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Description: The lock excludes, wakes who sleeps for it, and is new again in the child of a fork; a word that is
- * waited for loses no wake-up, keeps its time limit and leaves errno alone.
+ * waited for loses no wake-up, keeps its time limit and leaves errno alone; also between processes.
  */
 #include "base/lock.h"
 
@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -139,6 +140,36 @@ static void test_time_limit(void)
     require(errno == EILSEQ, "errno survives");
 }
 
+/* Two processes take turns: each sleeps until the other has stored the next number. */
+static void test_processes(void)
+{
+    _Atomic uint32_t *turn = mmap(NULL, sizeof(*turn), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint32_t mine, seen;
+    int status;
+    pid_t child;
+
+    require(turn != MAP_FAILED, "shared memory");
+    errno = EILSEQ;
+    require(wait_shared(turn, 1, UINT64_MAX) == 0, "a shared word that is different is not waited for");
+    require(wait_shared(turn, 0, 5000000) == -ETIMEDOUT, "the limit is told of a shared word too");
+    require(wake_shared(turn, 1) == 0, "nobody sleeps on the shared word");
+    require(errno == EILSEQ, "errno survives");
+    child = fork();
+    mine = child ? 0 : 1;
+    for (uint32_t i = 0; i < TURNS; i++) {
+        while ((seen = atomic_load_explicit(turn, memory_order_acquire)) % 2 != mine)
+            if (wait_shared(turn, seen, 10000000000u) == -ETIMEDOUT)
+                child ? require(0, "no wake-up of another process is lost") : _exit(1);
+        atomic_store_explicit(turn, seen + 1, memory_order_release);
+        wake_shared(turn, INT32_MAX);
+    }
+    if (!child)
+        _exit(0);
+    require(waitpid(child, &status, 0) == child && status == 0, "the other process saw all turns");
+    require(atomic_load(turn) == 2 * TURNS, "all turns were taken");
+    munmap(turn, sizeof(*turn));
+}
+
 int main(void)
 {
     test_exclusion();
@@ -146,5 +177,6 @@ int main(void)
     test_fork();
     test_doorbell();
     test_time_limit();
+    test_processes();
     return 0;
 }

@@ -196,6 +196,7 @@ static bool value_reached(const struct sim_task *task)
 static void run_memop(const struct sim_task *task, struct sim_ctx *ctx)
 {
     struct timespec pause = {0, 20000};
+    unsigned looks = 0;
 
     if (!sim_memory_ok(task->memop.address, task->memop.wide ? 8 : 4, !task->memop.wait, NULL)) {
         sim_context_fail(ctx, CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -208,8 +209,13 @@ static void run_memop(const struct sim_task *task, struct sim_ctx *ctx)
             __atomic_store_n((uint32_t *)task->memop.address, (uint32_t)task->memop.value, __ATOMIC_RELEASE);
         return;
     }
-    while (!value_reached(task) && !__atomic_load_n(&ctx->abort, __ATOMIC_ACQUIRE))
+    /* The word may be another process's to write, so nothing but looking tells. Who waits for long looks less often: a
+     * broker has many streams that wait. */
+    while (!value_reached(task) && !__atomic_load_n(&ctx->abort, __ATOMIC_ACQUIRE)) {
         nanosleep(&pause, NULL);
+        if (++looks == 32)
+            pause.tv_nsec = 200000;
+    }
 }
 
 static void run_free(const struct sim_task *task, struct sim_ctx *ctx)

@@ -4,6 +4,9 @@
  *
  * Physical memory is a memfd, so that it can be exported as a file descriptor and mapped at the same address in another
  * process. An unmapped piece of a reservation is ordinary inaccessible memory; the table (memory.c) refuses it first.
+ *
+ * Processes share bytes and nothing else: each has its own count of used memory (cuMemGetInfo), in which an import does
+ * not count, its own faults, and its own time. On a device all of these are one.
  */
 #include "tests/simcuda/sim.h"
 

@@ -2,12 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one scenario of a trap program in one mode, and judges what cannot be seen from inside.
 
-  run.py --mode direct|full|gate|held|packed|verify [--shim LIBRARY] [--sim FOLDER] [options] PROGRAM SCENARIO
+  run.py --mode direct|full|gate|held|packed|verify|broker [--shim LIBRARY] [--sim FOLDER] [options] PROGRAM SCENARIO
 
 The program prints lines "expect ...", which say what the trace of the library must show (client.h explains them). In
 every mode but direct, each launch that reached the simulated driver must be in the library's trace, once, and neither
 library may complain about anything that the scenario did not announce.
 
+In mode broker each run has a broker of its own, which makes what launches it can. What the trace of the program's own
+process says is not judged then; the launches that reach the driver in both processes are counted together, and lines of
+both are looked at.
+
+  --serve COISSUE     the command whose `serve` is the broker, for mode broker
   --sim FOLDER        where the simulated libcuda.so.1 is; without it the real driver is used
   --env NAME=VALUE    for the program; may be repeated
   --before LIB        also preload LIB, in front of the library; --after LIB: behind it
@@ -26,6 +31,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cross"))
+from broker import Broker, BrokerFailure  # pylint: disable=wrong-import-position
+
 MODES = {
     "direct": {},
     "full": {"COISSUE_MODE": "full"},
@@ -35,9 +43,10 @@ MODES = {
     "packed": {"COISSUE_MODE": "full", "COISSUE_HOLD_CAP_US": "100000", "COISSUE_PACKS": "1"},
     # Each launch is replaced by its rewritten form for one member.
     "verify": {"COISSUE_MODE": "full", "COISSUE_VERIFY": "verify-%p.json"},
+    "broker": {"COISSUE_MODE": "full", "COISSUE_BROKER": "require"},
 }
 FULL = ("full", "held", "packed", "verify")
-LIKE_FULL = ("packed", "verify")  # for a program, and for what it expects to be said
+LIKE_FULL = ("packed", "verify", "broker")  # for a program, and for what it expects to be said
 TIMEOUT_S = 40  # the program's own watchdog barks after 20
 LAUNCH = re.compile(r"^\d+ tid=\d+ (cuLaunchKernel|cuLaunchKernelEx|cuLaunchCooperativeKernel)(_ptsz)? = \d+(?:.* (\S+))?$")
 
@@ -65,6 +74,9 @@ def environment(options, folder):
         env["COISSUE_TRACE"] = os.path.join(folder, "trace-%p.json")
         env["COISSUE_TRACE_FLUSH_MS"] = "20"
         env["COISSUE_CACHE"] = "off"
+        if options.mode == "broker":
+            env["COISSUE_BROKER_FOLDER"] = folder
+            env.pop("XDG_RUNTIME_DIR", None)
         preload.append(preloadable(options, folder))
     preload += options.after
     if preload:
@@ -126,16 +138,17 @@ class Trace:
 
 
 def driver_launches(folder):
-    """Kernel name -> launches that reached the simulated driver."""
+    """Kernel name -> launches that reached the simulated driver, of the program or of its broker."""
     names = collections.Counter()
-    try:
-        with open(os.path.join(folder, "driver"), encoding="utf-8") as file:
-            for line in file:
-                match = LAUNCH.match(line)
-                if match:
-                    names[match.group(3)] += 1
-    except FileNotFoundError:
-        pass
+    for whose in ("driver", "broker-driver"):
+        try:
+            with open(os.path.join(folder, whose), encoding="utf-8") as file:
+                for line in file:
+                    match = LAUNCH.match(line)
+                    if match:
+                        names[match.group(3)] += 1
+        except FileNotFoundError:
+            pass
     return names
 
 
@@ -159,11 +172,11 @@ def judge_expectation(words, options, trace, launches):
         at_least(f"launches issued because of {rest[0]}", trace.issued[rest[0]], int(rest[1]))
     elif kind == "packed" and options.mode == "packed":
         at_least("launches in packs", trace.members, int(rest[0]))
-    elif kind == "none-held" and trace.held:
+    elif kind == "none-held" and trace.held and options.mode != "broker":
         raise Failure(f"{trace.held} launches were held, expected none")
     elif kind == "driver-launches" and options.sim and launches[rest[0]] != int(rest[1]):
         raise Failure(f"{launches[rest[0]]} launches of {rest[0]} reached the driver, expected {rest[1]}")
-    elif kind == "caller" and options.mode != "direct" and trace.callers[int(rest[0]), rest[1]] != int(rest[2]):
+    elif kind == "caller" and options.mode not in ("direct", "broker") and trace.callers[int(rest[0]), rest[1]] != int(rest[2]):
         raise Failure(f"thread {rest[0]} launched {rest[1]} {trace.callers[int(rest[0]), rest[1]]} times says the "
                       f"trace, expected {rest[2]}")
 
@@ -203,11 +216,31 @@ def judge(options, folder, process, stdout, stderr):
     if trace.lost and not flood:
         raise Failure(f"{trace.lost} events of the trace are lost")
     uncounted = trace.lost > 0 or any(words[0] == "uncounted" for words in expectations)
-    if options.sim and options.mode != "direct" and not uncounted and trace.to_driver() != sum(launches.values()):
+    if options.sim and options.mode not in ("direct", "broker") and not uncounted and trace.to_driver() != sum(launches.values()):
         raise Failure(f"the library issued {trace.to_driver()} launches, the driver saw {sum(launches.values())}")
 
 
-def run(options, folder):
+def broker_for(options, folder):
+    """Each launch reaches the driver by itself, so that they can be counted."""
+    return Broker(options.serve, options.sim, folder, COISSUE_COALESCE="off",
+                  SIMCUDA_TRACE=os.path.join(folder, "broker-driver"))
+
+
+def run_beside_a_broker(options, folder):
+    try:
+        with broker_for(options, folder) as broker:
+            status = run(options, folder, broker)
+            if status == 0 and not broker.alive():
+                print(f"FAILED: the broker ended with {broker.process.returncode}")
+                status = 1
+            print(broker.said())
+            return status
+    except BrokerFailure as failure:
+        print(f"FAILED: {failure}")
+        return 1
+
+
+def run(options, folder, broker=None):
     env = environment(options, folder)
     process = subprocess.Popen([options.program, options.scenario], env=env, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", cwd=folder)
@@ -225,7 +258,7 @@ def run(options, folder):
     if process.returncode == 77:
         return 77
     try:
-        judge(options, folder, process, stdout, stderr)
+        judge(options, folder, process, stdout, stderr + broker.said() if broker else stderr)
     except Failure as failure:
         print(f"FAILED: {failure}")
         return 1
@@ -237,6 +270,7 @@ def parse():
     parser.add_argument("--mode", choices=sorted(MODES), required=True)
     parser.add_argument("--shim")
     parser.add_argument("--sim")
+    parser.add_argument("--serve")
     parser.add_argument("--env", action="append", default=[])
     parser.add_argument("--before", action="append", default=[])
     parser.add_argument("--after", action="append", default=[])
@@ -247,6 +281,8 @@ def parse():
     options = parser.parse_args()
     if options.mode != "direct" and not options.shim:
         parser.error("--shim is needed in this mode")
+    if options.mode == "broker" and not options.serve:
+        parser.error("--serve is needed in this mode")
     # The program runs in a folder of its own.
     options.program = os.path.abspath(options.program)
     options.shim = os.path.abspath(options.shim) if options.shim else None
@@ -259,7 +295,7 @@ def main():
     options = parse()
     folder = tempfile.mkdtemp(prefix="traps-")
     try:
-        return run(options, folder)
+        return (run_beside_a_broker if options.mode == "broker" else run)(options, folder)
     finally:
         if options.keep:
             print(f"kept: {folder}")
