@@ -3,9 +3,8 @@
  * broker/: one process that makes the launches of many, for one device and one user.
  *
  * What is here
- *   main.c     the program coissue-broker, which `coissue serve` starts
- *   keeper.c   the parent, which starts a worker and starts another when that one ends by a fault
- *   worker.c   the worker: device, engine, socket; accepts clients
+ *   main.c     the program coissue-broker, which `coissue serve` becomes
+ *   worker.c   device, engine, socket; accepts clients
  *   session.c  a client: its thread, its requests, its end
  *   memory.c   memory that a client shares
  *   code.c     code and kernels, by content, for all clients
@@ -24,8 +23,9 @@
  *     client.
  *  3. A record counts as taken before it can be issued, and as complete after the device said so.
  *  4. Memory of a client is unmapped after all that was taken from its rings is complete.
- *  5. A fault of a kernel ends the worker: the context is lost. Clients with work in flight get the fault's error,
- *     because nobody can say whose kernel it was; the others go on, and come to the next worker.
+ *  5. After a fault of a kernel the context is lost, and a process does not get rid of one reliably: the program starts
+ *     itself anew. Clients with work in flight get the fault's error, because nobody can say whose kernel it was; the
+ *     others go on, and come back.
  *
  * It prints on stderr only. It depends on base, driver, wire, trace, scheduler, coalesce and engine.
  */
@@ -34,7 +34,7 @@
 
 #include "base/config.h"
 
-enum { BROKER_FAULT_STATUS = 75 }; /* of a worker whose context is lost: another may do better (EX_TEMPFAIL) */
+enum { BROKER_AGAIN = -1 }; /* the context is lost: a new process image may do better */
 
 struct broker_options {
     int device;         /* ordinal */
@@ -42,10 +42,10 @@ struct broker_options {
     struct config config;
 };
 
-/* Serves until SIGTERM or SIGINT, in this process. Returns the exit status. */
+/*
+ * Serves until SIGTERM, SIGINT or SIGHUP. Returns the exit status, or BROKER_AGAIN. Threads may still be inside the
+ * driver: leave by _exit or exec.
+ */
 int broker_work(const struct broker_options *options);
-
-/* The same in a child, which is replaced when it ends by a fault or a signal. */
-int broker_keep(const struct broker_options *options);
 
 #endif

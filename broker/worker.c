@@ -280,7 +280,7 @@ static int serve(struct worker *worker, const char *path)
     if (fault) {
         log_warn("a kernel of a client has failed with %s, and the context with it", cu_result_name((CUresult)fault));
         usleep(1000); /* the device thread tells the clients in its next round */
-        return BROKER_FAULT_STATUS;
+        return BROKER_AGAIN;
     }
     unlink(path); /* nobody connects any more */
     leave(worker);
@@ -310,7 +310,5 @@ int broker_work(const struct broker_options *options)
     if (options->config.summary)
         say_summary(&worker);
     trace_destroy(worker.trace, LEAVE_NS);
-    /* Not exit: threads of ours are inside the driver, and its handlers would wait for them. */
-    fflush(stderr);
-    _exit(status);
+    return status;
 }
