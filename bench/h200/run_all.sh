@@ -5,8 +5,8 @@
 #
 #   bench/h200/run_all.sh OUTDIR COMMIT [part...]
 #
-# Parts, in the order in which they run: smoke, launch_cost, models, cublas, traps, launch_path, scheduler, wire; without
-# any, all of them. Further parts run only if they are named, because all together take longer: micro, twins, pairs, coalesce.
+# Parts, in the order in which they run: smoke, launch_cost, models, cublas, traps, launch_path, scheduler, wire;
+# without any, all of them. Further parts run only if they are named: micro, twins, pairs, coalesce.
 # A part that fails or takes too long is recorded, and the others run. Each leaves OUTDIR/PART.log, and OUTDIR/PART.json
 # if it measures something; a table is printed last. The exit status is 0 if no part failed.
 #

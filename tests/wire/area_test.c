@@ -142,7 +142,7 @@ Test(area, other_files_are_refused)
 {
     int seals = F_SEAL_SHRINK | F_SEAL_GROW, null = open("/dev/null", O_RDWR | O_CLOEXEC), file[2];
     off_t size = size_of(area_fd);
-    struct wire_area *header = calloc(1, wire_area_words());
+    struct wire_area *header = aligned_alloc(_Alignof(struct wire_area), wire_area_words());
 
     cr_assert(ne(ptr, header, NULL));
     memcpy(header, area, 4 * sizeof(uint64_t));
