@@ -42,13 +42,15 @@ static const char *hello_fault(const struct worker *worker, const struct wire_re
     return NULL;
 }
 
-static int take_slot(struct worker *worker, struct session *session)
+/* One that comes back has its memory at the addresses that it had. */
+static int take_slot(struct worker *worker, struct session *session, uint64_t base)
 {
+    uint64_t wanted = base >= SLOT_FIRST ? (base - SLOT_FIRST) / SLOT_BYTES : SESSIONS_MAX;
     int error = -EBUSY;
 
     lock_take(&worker->lock);
     for (uint32_t i = 0; i < SESSIONS_MAX && error < 0; i++) {
-        if (worker->sessions[i])
+        if (worker->sessions[i] || (base && i != wanted))
             continue;
         worker->sessions[i] = session;
         session->slot = i;
@@ -108,8 +110,9 @@ static bool greet(struct session *session)
     if (fault) {
         reply.error = -EPROTO;
         snprintf(reply.text, sizeof(reply.text), "%s", fault);
-    } else if ((reply.error = take_slot(worker, session)) < 0) {
-        snprintf(reply.text, sizeof(reply.text), "the broker has %d clients already", SESSIONS_MAX);
+    } else if ((reply.error = take_slot(worker, session, request.hello.base)) < 0) {
+        snprintf(reply.text, sizeof(reply.text), "the broker has %d clients already, or one at these addresses",
+                 SESSIONS_MAX);
     } else {
         reply.error = set_up(session, &fds[0], reply.text, sizeof(reply.text));
     }

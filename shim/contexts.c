@@ -6,6 +6,7 @@
 #include "shim/remote.h"
 
 #include "engine/function.h"
+#include "shim/remote.h"
 
 /* What had been issued in each lane of a context when somebody began to wait for the context. */
 struct progress {
@@ -81,7 +82,7 @@ static void leave(CUcontext context, enum cu_entry entry)
     function_forget_all(shim_engine);
 }
 
-#define CONTEXT_ENDS(symbol)                                                                                           \
+#define CONTEXT_ENDS(symbol, memory_ends)                                                                              \
     SHIM_EXPORT CUresult symbol(CUcontext ctx)                                                                         \
     {                                                                                                                  \
         typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
@@ -92,14 +93,15 @@ static void leave(CUcontext context, enum cu_entry entry)
         if (!shim_active())                                                                                            \
             return real(ctx);                                                                                          \
         leave(ctx, CU_ID_##symbol);                                                                                    \
+        memory_ends;                                                                                                   \
         result = real(ctx);                                                                                            \
         function_forget_all(shim_engine);                                                                              \
         return result;                                                                                                 \
     }
 
-CONTEXT_ENDS(cuCtxDestroy)
-CONTEXT_ENDS(cuCtxDestroy_v2)
-CONTEXT_ENDS(cuCtxDetach)
+CONTEXT_ENDS(cuCtxDestroy, remote_memory_context_ends(ctx))
+CONTEXT_ENDS(cuCtxDestroy_v2, remote_memory_context_ends(ctx))
+CONTEXT_ENDS(cuCtxDetach, (void)0) /* it may live on; what it had then stays until the process ends */
 
 SHIM_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
@@ -139,10 +141,21 @@ static void primary_ends(CUdevice device, enum cu_entry entry)
     function_forget_all(shim_engine);
 }
 
+/* The call is over. If this was not the last reference, the context and its memory live on. */
+static void primary_ended(CUdevice device, CUcontext primary)
+{
+    unsigned int flags;
+    int active = 0;
+
+    if (primary && shim_driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && !active)
+        remote_memory_context_ends(primary);
+}
+
 #define PRIMARY_ENDS(symbol)                                                                                           \
     SHIM_EXPORT CUresult symbol(CUdevice dev)                                                                          \
     {                                                                                                                  \
         typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
+        CUcontext primary;                                                                                             \
         CUresult result;                                                                                               \
                                                                                                                        \
         if (unlikely(!real))                                                                                           \
@@ -150,7 +163,9 @@ static void primary_ends(CUdevice device, enum cu_entry entry)
         if (!shim_active())                                                                                            \
             return real(dev);                                                                                          \
         primary_ends(dev, CU_ID_##symbol);                                                                             \
+        primary = remote_memory_primary(dev);                                                                          \
         result = real(dev);                                                                                            \
+        primary_ended(dev, primary);                                                                                   \
         function_forget_all(shim_engine);                                                                              \
         return result;                                                                                                 \
     }

@@ -81,6 +81,7 @@ static int say_hello(struct remote *remote, const uint8_t uuid[16])
     request.hello.pid = getpid();
     request.hello.weight = shim_config.weight;
     request.hello.slo_ns = shim_config.slo_ns;
+    request.hello.base = remote->before ? remote->before->base : 0;
     name_of_program(request.text, sizeof(request.text));
     error = wire_send(remote->socket, &request, sizeof(request), NULL, 0);
     if (error == 0)

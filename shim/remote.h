@@ -135,11 +135,26 @@ extern _Atomic uint32_t remote_broken;
 /* The bytes lie whole in one shared allocation. Any thread, no system call. */
 bool remote_memory_holds(const struct remote *remote, uint64_t begin, uint64_t bytes);
 
-/* Nothing is alive that kernels of this process may reach and that the broker cannot. Any thread, a load or two. */
+/*
+ * Nothing is alive that kernels of this process may reach and that the broker cannot (remote_private.h). While there is
+ * such a thing, launches go home. Any thread, no system call.
+ */
 bool remote_memory_all_shared(const struct remote *remote);
 
-/* A new connection: all that is shared is sent again. -EADDRNOTAVAIL: the addresses are others now. */
+/*
+ * Gives all shared memory of the device to a new broker. -EADDRNOTAVAIL: its addresses are not in the range that this
+ * one has; else what the broker says. The lanes must have nothing in flight.
+ */
 int remote_memory_share_again(struct remote *remote);
+
+/*
+ * A context is about to end, or has ended: its shared memory goes, and its private things are counted no more. Waits
+ * for the broker, and for the context if it can.
+ */
+void remote_memory_context_ends(CUcontext context);
+
+/* The primary context of a device if it is active and has anything that the above would concern; else NULL. */
+CUcontext remote_memory_primary(CUdevice device);
 
 /* --- remote_launch.c --- */
 

@@ -45,6 +45,7 @@
 struct shim_words {
     _Atomic uint32_t mode;   /* enum config_mode; what launches look at */
     _Atomic uint32_t active; /* there is an engine, so calls have an order to keep */
+    _Atomic uint32_t shared; /* there is memory of remote_memory.c: frees look there, also when we do nothing else */
 };
 extern struct shim_words *const shim_words;
 

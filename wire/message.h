@@ -77,6 +77,7 @@ struct wire_request {
             int32_t pid;
             uint32_t weight;
             uint64_t slo_ns;
+            uint64_t base; /* the addresses that it had from a broker before; 0: none */
         } hello;
         struct {
             uint64_t base, bytes;
