@@ -20,7 +20,6 @@
 enum {
     AHEAD = 2,         /* records in a lane of the engine: the head, and the one that becomes it */
     BATCH = 16,        /* records of one lane in one round, so that others get their turn */
-    BEAT_NS = 500000,  /* between two heartbeats: clients expect one every millisecond */
     STUCK_NS = 5000000 /* somebody waits, and nothing is complete: the context is asked whether it lives */
 };
 
@@ -321,10 +320,6 @@ static bool round_of(struct session *session, uint64_t now_ns)
     }
     for (bits = session->active; bits; bits &= bits - 1)
         waits |= hear_lane(session, (uint32_t)__builtin_ctz(bits), now_ns);
-    if (now_ns - session->beat_ns > BEAT_NS) {
-        session->beat_ns = now_ns;
-        atomic_store_explicit(&session->area->heartbeat_ns, now_ns, memory_order_relaxed);
-    }
     return waits || session->pending;
 }
 
@@ -350,6 +345,7 @@ bool feed_round(void *argument, uint64_t now_ns)
     uint32_t fault;
     bool waits = false;
 
+    atomic_store_explicit(&worker->round_ns, now_ns, memory_order_relaxed);
     lock_take(&worker->lock);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
         if (worker->sessions[i] && worker->sessions[i]->fed)
@@ -384,6 +380,7 @@ void feed_sleep(void *argument)
     struct worker *worker = argument;
     uint64_t count;
 
+    atomic_store_explicit(&worker->round_ns, UINT64_MAX, memory_order_relaxed);
     /* A wake that came before is still in the doorbell. A session that is new rings it. */
     if (!set_asleep(worker, 1))
         while (read(worker->doorbell, &count, sizeof(count)) < 0 && errno == EINTR)

@@ -73,9 +73,8 @@ struct session {
     uint32_t function_count;
 
     /* The device thread only. */
-    uint32_t pending; /* lanes to look at again */
-    uint32_t active;  /* lanes with something taken and not complete */
-    uint64_t beat_ns;
+    uint32_t pending;             /* lanes to look at again */
+    uint32_t active;              /* lanes with something taken and not complete */
     _Atomic(const char *) broken; /* why the device thread gave it up; NULL: it did not */
 };
 
@@ -90,8 +89,8 @@ struct worker {
     int version; /* of the driver */
     unsigned capability;
     int listener, doorbell, signals;
-    _Atomic uint32_t fault; /* CUresult by which the context is lost */
-    _Atomic bool leaving;
+    _Atomic uint32_t fault;    /* CUresult by which the context is lost */
+    _Atomic uint64_t round_ns; /* when the device thread began its last round; UINT64_MAX: it sleeps */
 
     struct lock lock;
     struct session *sessions[SESSIONS_MAX];

@@ -20,7 +20,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TRACE_RING_EVENTS = 65536, LOOK_MS = 20, SUMMARY_BYTES = 8192 };
+enum { TRACE_RING_EVENTS = 65536, BEAT_MS = WIRE_BEAT_NS / 1000000 / 2, SUMMARY_BYTES = 8192 };
+#define STUCK_NS UINT64_C(5000000000)  /* a device thread that makes no round for so long hangs */
 #define LEAVE_NS UINT64_C(10000000000) /* how long work in flight is waited for at the end */
 
 /* The engine could not do what it must. A fault of a kernel shows in the same way. */
@@ -198,6 +199,23 @@ static int watch_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/*
+ * Signs of life for the clients. They come from this thread, because the device's may be in the driver for as long as
+ * it takes to load a program; but not for ever.
+ */
+static void beat(struct worker *worker)
+{
+    uint64_t now_ns = clock_ns(), round_ns = atomic_load_explicit(&worker->round_ns, memory_order_relaxed);
+
+    if (round_ns != UINT64_MAX && now_ns > round_ns + STUCK_NS)
+        return;
+    lock_take(&worker->lock);
+    for (uint32_t i = 0; i < SESSIONS_MAX; i++)
+        if (worker->sessions[i] && worker->sessions[i]->fed)
+            atomic_store_explicit(&worker->sessions[i]->area->heartbeat_ns, now_ns, memory_order_relaxed);
+    lock_drop(&worker->lock);
+}
+
 /* Accepts until a signal, or until the context is lost. */
 static void accept_clients(struct worker *worker)
 {
@@ -206,8 +224,9 @@ static void accept_clients(struct worker *worker)
     int fd;
 
     while (atomic_load_explicit(&worker->fault, memory_order_relaxed) == 0) {
-        if (poll(wait, 2, LOOK_MS) < 0 && errno != EINTR)
+        if (poll(wait, 2, BEAT_MS) < 0 && errno != EINTR)
             return;
+        beat(worker);
         if (wait[1].revents)
             return;
         sessions_reap(worker);

@@ -19,12 +19,11 @@
 #include <unistd.h>
 
 enum {
-    MS_NS = 1000000,
-    AGAIN_NS = 250 * MS_NS,  /* between attempts to connect to a broker that was lost */
-    SILENT_NS = 100 * MS_NS, /* a heartbeat that old, where one is due every millisecond: the broker hangs */
+    AGAIN_NS = 250000000, /* between attempts to connect to a broker that was lost */
+    AGAIN_US = 20000,     /* and to one that hung up */
 };
 #define REQUEST_NS UINT64_C(10000000000) /* the broker's driver may load a large image meanwhile */
-#define HANGS_NS UINT64_C(5000000000)    /* how long work that the broker has taken is waited for when it is silent */
+#define RESTART_NS UINT64_C(2000000000)  /* a broker whose context was lost is there again after that */
 
 static struct {
     _Atomic(struct remote *) remote;
@@ -92,9 +91,10 @@ static int say_hello(struct remote *remote, const uint8_t uuid[16])
         error = wire_area_map(fds[0], &remote->area);
     else if (error == 0)
         error = -EPROTO;
-    reply.text[sizeof(reply.text) - 1] = '\0';
-    if (error < 0)
-        log_warn("the broker refuses this process: %s", reply.text[0] ? reply.text : strerror(-error));
+    if (error < 0) {
+        reply.text[sizeof(reply.text) - 1] = '\0';
+        snprintf(remote->refusal, sizeof(remote->refusal), "%s", reply.text[0] ? reply.text : strerror(-error));
+    }
     if (fds[0] >= 0)
         close(fds[0]);
     if (error < 0 && fds[1] >= 0)
@@ -117,26 +117,49 @@ static int register_area(struct remote *remote)
         result = shim_driver.cuMemHostGetDevicePointer_v2(&remote->area_on_device, remote->area, 0);
     if (result == CUDA_SUCCESS)
         return 0;
-    log_warn("the memory of the broker cannot be registered: %s", cu_result_name(result));
+    snprintf(remote->refusal, sizeof(remote->refusal), "its memory cannot be registered: %s", cu_result_name(result));
     return -EIO;
 }
 
 static void let_go(struct remote *remote)
 {
-    if (remote->area)
-        wire_area_unmap(remote->area);
+    if (remote->area_on_device)
+        shim_driver.cuMemHostUnregister(remote->area);
+    remote->area_on_device = 0;
+    wire_area_unmap(remote->area);
     remote->area = NULL;
     if (remote->doorbell >= 0)
         close(remote->doorbell);
     if (remote->socket >= 0)
         close(remote->socket);
+    remote->socket = remote->doorbell = -1;
 }
 
+static int try_once(struct remote *remote, const char *path, const uint8_t uuid[16])
+{
+    int error = remote->socket = wire_connect(path);
+
+    if (error < 0) {
+        log_debug("no broker at %s: %s", path, strerror(-error));
+        return error;
+    }
+    error = say_hello(remote, uuid);
+    if (error == 0)
+        error = register_area(remote);
+    if (error < 0)
+        let_go(remote);
+    return error;
+}
+
+/* A broker that hangs up on the greeting may be about to start anew. Then a program that begins waits a little for it.
+ */
 static int set_up(struct remote *remote, CUdevice device)
 {
+    uint64_t begin_ns = clock_ns();
     char path[256];
     uint8_t uuid[16];
     int major = 0, minor = 0, error = socket_of(device, uuid, path, sizeof(path));
+    bool hung_up = false;
 
     remote->device = device;
     remote->socket = remote->doorbell = -1;
@@ -145,15 +168,27 @@ static int set_up(struct remote *remote, CUdevice device)
     remote->capability = (unsigned)(major * 10 + minor);
     if (error < 0)
         return error;
-    remote->socket = wire_connect(path);
-    if (remote->socket < 0) {
-        log_debug("no broker at %s: %s", path, strerror(-remote->socket));
-        return remote->socket;
+    while ((error = try_once(remote, path, uuid)) < 0) {
+        hung_up |= error == -ECONNRESET || error == -EPIPE;
+        if (remote->before || !hung_up ||
+            (error != -ECONNRESET && error != -EPIPE && error != -ECONNREFUSED && error != -ENOENT &&
+             error != -EAGAIN) ||
+            clock_ns() - begin_ns > RESTART_NS)
+            return error;
+        usleep(AGAIN_US);
     }
-    error = say_hello(remote, uuid);
-    if (error == 0)
-        error = register_area(remote);
-    return error;
+    return 0;
+}
+
+/* Complains about a broker that is there but cannot be used, once for a process; and about none, if one is required. */
+static void complain(const struct remote *remote, CUdevice device)
+{
+    if (remote->before)
+        log_debug("device %d: the broker is not back: %s", device, remote->refusal);
+    else if (remote->refusal[0])
+        log_warn("device %d: the broker cannot be used (%s); launches stay in this process", device, remote->refusal);
+    else if (shim_config.broker == BROKER_REQUIRE)
+        log_warn("COISSUE_BROKER=require, but device %d has no broker; launches stay in this process", device);
 }
 
 static struct remote *make(CUdevice device, struct remote *before)
@@ -182,6 +217,7 @@ static struct remote *make(CUdevice device, struct remote *before)
     return remote;
 
 release:
+    complain(remote, device);
     let_go(remote);
     munmap(remote->functions, handles);
 free_it:
@@ -197,10 +233,8 @@ static void forget_before(struct remote *remote)
 {
     struct remote *old = remote->before ? remote->before->before : NULL;
 
-    if (!old || !old->area)
-        return;
-    shim_driver.cuMemHostUnregister(old->area);
-    let_go(old);
+    if (old && old->area)
+        let_go(old);
 }
 
 static struct remote *connect_device(CUdevice device)
@@ -218,11 +252,8 @@ static struct remote *connect_device(CUdevice device)
     /* Memory that was taken while there was no broker is not shared, so who begins without one stays so. */
     atomic_store_explicit(&devices[device].again_ns, before || remote ? clock_ns() + AGAIN_NS : UINT64_MAX,
                           memory_order_relaxed);
-    if (!remote) {
-        if (!before && shim_config.broker == BROKER_REQUIRE)
-            log_warn("COISSUE_BROKER=require, but device %d has no broker; launches stay in this process", device);
+    if (!remote)
         goto out;
-    }
     forget_before(remote);
     remote_used = true;
     atomic_store_explicit(&remote->state, REMOTE_ALIVE, memory_order_release);
@@ -294,16 +325,6 @@ static bool connection_ended(const struct remote *remote)
     return result == 0 || (result < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
-/* Something was taken and is not known to be complete. */
-static bool owes(const struct remote *remote)
-{
-    for (uint32_t i = 0; i < WIRE_LANES; i++)
-        if (atomic_load_explicit(&remote->area->lane[i].taken, memory_order_acquire) >
-            atomic_load_explicit(&remote->area->lane[i].completed, memory_order_acquire))
-            return true;
-    return false;
-}
-
 bool remote_is_well(struct remote *remote, uint64_t since_ns)
 {
     uint64_t beat_ns, now_ns = clock_ns();
@@ -321,7 +342,7 @@ bool remote_is_well(struct remote *remote, uint64_t since_ns)
     errno = kept;
     if (ended || atomic_load_explicit(&remote->area->state, memory_order_acquire) == WIRE_GONE)
         remote_lose(remote, "it has ended");
-    else if (now_ns > beat_ns + SILENT_NS && (!owes(remote) || now_ns > beat_ns + HANGS_NS))
+    else if (now_ns > beat_ns + WIRE_SILENT_NS)
         remote_lose(remote, "it hangs");
     return remote_is_alive(remote);
 }

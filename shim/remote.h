@@ -74,6 +74,7 @@ struct remote {
     struct remote_lane lane[WIRE_LANES];
     struct lock slot[WIRE_SLOTS];
     CUfunction *functions; /* by the broker's number; REMOTE_FUNCTIONS_MAX of them */
+    char refusal[256];     /* why it could not be set up */
     struct remote *before; /* the connection before this one; its area is unmapped with the next */
 };
 

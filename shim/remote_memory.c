@@ -840,8 +840,6 @@ int remote_memory_share_again(struct remote *remote)
     if (!memory)
         return 0;
     lock_take(&memory->lock);
-    if (memory->set_up)
-        memory->remote = remote;
     for (const struct region *region = memory->regions; region && !error; region = region->next) {
         if (region->base < remote->base || region->base - remote->base > remote->bytes ||
             region->bytes > remote->bytes - (region->base - remote->base))
@@ -849,6 +847,8 @@ int remote_memory_share_again(struct remote *remote)
         else
             error = region->host ? announce(remote, region, region->fd) : announce_device(remote, region);
     }
+    if (memory->set_up && !error)
+        memory->remote = remote;
     lock_drop(&memory->lock);
     return error;
 }

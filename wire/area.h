@@ -26,6 +26,11 @@ enum {
     WIRE_SLOT_BYTES = 512 * 1024, /* larger ones go in pieces */
 };
 
+enum {
+    WIRE_BEAT_NS = 20000000,    /* between two signs of life of a broker that runs, however long its driver takes */
+    WIRE_SILENT_NS = 100000000, /* without one it hangs */
+};
+
 enum wire_state {
     WIRE_RUNS,  /* the broker takes records */
     WIRE_LEAVE, /* it is about to stop: send nothing more; what was sent will be complete */
@@ -56,8 +61,7 @@ struct wire_area {
     /* The broker writes these. */
     _Alignas(CACHE_LINE) _Atomic uint32_t state; /* enum wire_state */
     _Atomic uint32_t asleep;       /* 1: who commits a record sets it to 0 and, if it was 1, writes to the doorbell */
-    _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the device thread's last sign of life, at most 1 ms old while
-                                      it is awake */
+    _Atomic uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last sign of life, at most WIRE_BEAT_NS old */
 
     /*
      * The client takes back what the broker has not taken, because it does not answer. The broker raises `taken`, then

@@ -109,7 +109,7 @@ class Broker:
     def __init__(self, program, folder, environment, log):
         self.folder = folder
         self.log = open(log, "w")
-        self.process = subprocess.Popen([*program, "--folder", folder], env={**os.environ, **environment},
+        self.process = subprocess.Popen([word.replace("{folder}", folder) for word in program], env={**os.environ, **environment},
                                         stderr=self.log, stdout=self.log)
         deadline = time.monotonic() + 20
         while not glob.glob(folder + "/*.sock"):
@@ -201,7 +201,7 @@ def show(result, plain):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="build folder: shim/libcoissue.so and the broker are taken from it")
-    parser.add_argument("--broker", help="command that starts the broker, instead of BUILD/cli/coissue serve")
+    parser.add_argument("--broker", help="command that starts the broker, with {folder} in it, instead of BUILD/broker/coissue-broker")
     parser.add_argument("--json")
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--models", default="resnet18")
@@ -214,7 +214,9 @@ def arguments():
     parser.add_argument("--daemon", action="append", default=[], metavar="NAME=VALUE", help="environment of the broker")
     options = parser.parse_args()
     options.shim = os.path.realpath(os.path.join(options.build, "shim/libcoissue.so"))
-    options.broker = options.broker.split() if options.broker else [os.path.join(options.build, "cli/coissue"), "serve"]
+    # The command needs a library to read traces, which a machine with a GPU may lack; what it becomes does not.
+    options.broker = options.broker or os.path.join(options.build, "broker/coissue-broker") + " 0 {folder}"
+    options.broker = options.broker.split()
     options.client_environment = dict(one.split("=", 1) for one in options.client)
     options.broker_environment = dict(one.split("=", 1) for one in options.daemon)
     return options

@@ -73,7 +73,8 @@ class Client:
         env = clean_environment() | {"LD_LIBRARY_PATH": test.options.sim, "SIMCUDA_TRACE": self.trace}
         if preload:
             env |= {"LD_PRELOAD": test.options.shim, "COISSUE_CACHE": "off", "COISSUE_BROKER": "require",
-                    "COISSUE_BROKER_FOLDER": test.folder}
+                    # Each launch at home is to be seen.
+                    "COISSUE_COALESCE": "off", "COISSUE_BROKER_FOLDER": test.folder}
         env |= variables
         with open(self.errors, "wb") as errors:
             self.process = subprocess.Popen([test.options.client, *map(str, arguments)], env=env, cwd=test.folder,

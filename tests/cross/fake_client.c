@@ -100,7 +100,7 @@ static void greet(void)
     if (count != 2 || wire_area_map(fds[0], &area) < 0)
         fail("what came with the reply", 0);
     doorbell = fds[1];
-    base = reply.base;
+    base = reply.base + wire_device_bytes(reply.bytes); /* what is for host memory */
 }
 
 static int memory_file(size_t bytes, int seals)
