@@ -4,11 +4,14 @@
  *
  * A launch of a few microseconds leaves most of the device idle, and launches beside each other gain little: what is
  * short is not room but launches. So while `packs` issues are in flight, heads that can be coalesced wait, and more of
- * their kind come. When one completes, the oldest of them goes, and with it every head with the same pack number. The
- * busier the device, the longer they wait and the wider the packs become; with little to do nothing waits.
+ * their kind come. When one completes, one of them goes, and with it every head with the same pack number. The busier
+ * the device, the longer they wait and the wider the packs become; with little to do nothing waits.
  *
- * Oldest first is what makes lanes that run the same sequence of kernels meet: those that are behind hold the older
- * launches, and are served until they have caught up.
+ * The least advanced goes first: the lane that has issued the fewest launches since it last had nothing to do. So lanes
+ * that run the same sequence of kernels meet: those that are behind are served until they have caught up, and from then
+ * on all go together. Of equally advanced ones the oldest. Age alone does not do that: a program submits a whole
+ * sequence at once, so each launch of the lane that began first is older than those of all others, and lanes would be
+ * served one after the other.
  *
  * A lane that has much in flight already, from a time when it was alone, waits until that has drained: it is served
  * best of all, and a pack with it would start when its last launch has ended.
@@ -24,7 +27,7 @@
 enum {
     PACK_FLIGHTS = 64,
     PACK_BACKLOG = 8,       /* launches in flight beyond which a lane waits; several packs' worth */
-    PACK_WAVES = 8,         /* a pack of more waves gains nothing, and delays who comes next */
+    PACK_WAVES = 128,       /* a pack of more waves delays who comes next, by tens of microseconds a hundred waves */
     PACK_TAIL_PERCENT = 25, /* a last wave that is filled less than this is not worth its time */
 };
 
@@ -37,6 +40,7 @@ struct pack {
     struct fit fit; /* first: its functions are called with our state */
     uint32_t flights;
     uint32_t last[SCHED_LANES_MAX];          /* pack number of each lane's last launch */
+    uint32_t progress[SCHED_LANES_MAX];      /* launches since the lane was last idle */
     struct pack_flight flight[PACK_FLIGHTS]; /* one member of each issue that is not known complete */
 };
 
@@ -58,18 +62,21 @@ static bool may_start(const struct sched_view *view, const struct sched_head *he
     return head->pack && view->lane[head->lane].inflight <= PACK_BACKLOG;
 }
 
-/* The oldest head that can be coalesced. -1: none. */
-static int oldest_packable(const struct sched_view *view)
+/* The head that can be coalesced of the least advanced lane. -1: none. */
+static int least_advanced(const struct pack *pack, const struct sched_view *view)
 {
     uint64_t submit_ns = SCHED_NEVER;
+    uint32_t progress = UINT32_MAX;
     int best = -1;
 
     for (uint32_t i = 0; view->packable > 0 && i < view->heads; i++) {
         const struct sched_head *head = &view->head[i];
+        uint32_t of_lane = pack->progress[head->lane];
 
-        if (head->submit_ns >= submit_ns || !may_start(view, head))
+        if (of_lane > progress || (of_lane == progress && head->submit_ns >= submit_ns) || !may_start(view, head))
             continue;
         submit_ns = head->submit_ns;
+        progress = of_lane;
         best = (int)head->lane;
     }
     return best;
@@ -131,7 +138,16 @@ static void pack_issued(void *state, const struct sched_view *view, uint32_t lan
     struct pack *pack = state;
 
     pack->last[lane] = launch->pack;
+    pack->progress[lane] += launch->kernel != 0;
     fit_issued(&pack->fit, view, lane, launch, msm, now_ns);
+}
+
+static void pack_lane_woke(void *state, const struct sched_view *view, uint32_t lane)
+{
+    struct pack *pack = state;
+
+    pack->progress[lane] = 0;
+    fit_lane_woke(&pack->fit, view, lane);
 }
 
 static int pack_pick(void *state, const struct sched_view *view, uint64_t now_ns, struct sched_decision *decision,
@@ -144,7 +160,7 @@ static int pack_pick(void *state, const struct sched_view *view, uint64_t now_ns
     forget_landed(pack, view);
     if (lane >= 0)
         return gather(pack, view, (uint32_t)lane, SCHED_REASON_SLACK, SCHED_REASON_PACK_SLACK, decision);
-    packable = oldest_packable(view);
+    packable = least_advanced(pack, view);
     if (packable >= 0 && pack->flights < view->packs)
         return gather(pack, view, (uint32_t)packable,
                       sched_view_fits(view, (uint32_t)packable) ? SCHED_REASON_FITS : SCHED_REASON_NEXT,
@@ -164,7 +180,7 @@ const struct sched_policy_ops sched_policy_pack = {
     .pick = pack_pick,
     .join = pack_join,
     .lane_added = fit_lane_added,
-    .lane_woke = fit_lane_woke,
+    .lane_woke = pack_lane_woke,
     .offered = fit_offered,
     .issued = pack_issued,
 };

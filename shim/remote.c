@@ -93,7 +93,7 @@ static int say_hello(struct remote *remote, const uint8_t uuid[16])
         error = -EPROTO;
     if (error < 0) {
         reply.text[sizeof(reply.text) - 1] = '\0';
-        snprintf(remote->refusal, sizeof(remote->refusal), "%s", reply.text[0] ? reply.text : strerror(-error));
+        snprintf(remote->refusal, sizeof(remote->refusal), "%.255s", reply.text[0] ? reply.text : strerror(-error));
     }
     if (fds[0] >= 0)
         close(fds[0]);
