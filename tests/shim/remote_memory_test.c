@@ -468,14 +468,35 @@ Test(remote_memory, a_device_without_memory_says_so)
     all_is_given_back();
 }
 
-Test(remote_memory, addresses_that_are_in_use_are_left_out)
+static void occupy(uint64_t address)
 {
-    void *there_already = mmap((void *)(uintptr_t)BASE, 2 * MIB, PROT_NONE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    void *got = mmap((void *)(uintptr_t)address, 2 * MIB, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 
-    cr_assert_neq(there_already, MAP_FAILED);
-    one_of(3 * MIB);
+    cr_assert_neq(got, MAP_FAILED);
+}
+
+Test(remote_memory, host_addresses_that_are_in_use_are_left_out)
+{
+    void *p;
+
+    occupy(BASE + wire_device_bytes(RANGE));
+    OK(cuMemAllocHost_v2(&p, 3 * MIB));
+    cr_assert(remote_memory_holds(&remote, (uintptr_t)p, 3 * MIB));
+    OK(cuMemFreeHost(p));
     one_of(100);
+    all_is_given_back();
+}
+
+Test(remote_memory, if_the_addresses_of_the_device_are_in_use_memory_is_plain)
+{
+    CUdeviceptr p;
+
+    occupy(BASE + 64 * MIB);
+    OK(cuMemAlloc_v2(&p, 3 * MIB));
+    cr_assert_not(remote_memory_holds(&remote, p, 1));
+    cr_assert_eq(private_things(), 1);
+    OK(cuMemFree_v2(p));
     all_is_given_back();
 }
 
