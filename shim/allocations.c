@@ -98,14 +98,27 @@ FREES(cuMemFree_v2, IN_CONTEXT(cuMemFree_v2), remote_memory_free(dptr, false, &r
 
 /*
  * Allowed for plain memory too; then it is freed on the spot, which is later than the driver would return and not
- * earlier than it would free.
+ * earlier than it would free. In a capture it is no free but a node, which the driver refuses.
  */
-FREES(cuMemFreeAsync, order_stream((struct stream_key){hStream, false}, CU_ID_cuMemFreeAsync),
-      remote_memory_free(dptr, false, &result), private_take(PRIVATE_DEVICE, dptr, &taken),
-      P2(CUdeviceptr, dptr, CUstream, hStream))
-FREES(cuMemFreeAsync_ptsz, order_stream((struct stream_key){hStream, true}, CU_ID_cuMemFreeAsync_ptsz),
-      remote_memory_free(dptr, false, &result), private_take(PRIVATE_DEVICE, dptr, &taken),
-      P2(CUdeviceptr, dptr, CUstream, hStream))
+static bool free_in_stream(CUdeviceptr address, CUstream stream, CUresult *result)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+
+    if (remote_memory_none())
+        return false;
+    if (atomic_load_explicit(&shim_engine->captures, memory_order_relaxed) > 0 &&
+        (!shim_driver.cuStreamIsCapturing || shim_driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE))
+        return false;
+    return remote_memory_free(address, false, result);
+}
+
+#define FREES_IN_STREAM(symbol, zero_is_mine, stream)                                                                  \
+    FREES(symbol, order_stream((struct stream_key){hStream, zero_is_mine}, CU_ID_##symbol),                            \
+          free_in_stream(dptr, stream, &result), private_take(PRIVATE_DEVICE, dptr, &taken),                           \
+          P2(CUdeviceptr, dptr, CUstream, hStream))
+FREES_IN_STREAM(cuMemFreeAsync, false, hStream)
+FREES_IN_STREAM(cuMemFreeAsync_ptsz, true, hStream ? hStream : CU_STREAM_PER_THREAD)
 
 /* --- of the host --- */
 

@@ -15,7 +15,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { REGISTER_PORTABLE_MAPPED = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP };
+enum {
+    REGISTER_PORTABLE_MAPPED = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP,
+    RDMA_WITH_MAPPINGS = 110, /* CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
+};
 
 enum {
     ALIGN = 512,            /* of pieces: what the driver gives */
@@ -59,6 +62,7 @@ static struct memory {
     struct lock lock; /* for everything but reading the table */
     struct remote *remote;
     bool set_up;
+    CUmemAllocationProp prop; /* of device memory */
     uint64_t granularity;
     uint64_t readers; /* a bit for each device whose kernels reach this memory */
     struct remote_heap device_space, host_space;
@@ -192,15 +196,26 @@ static void *table_memory(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-static uint64_t granularity_of(CUdevice device)
+/* Like plain memory: network cards may read and write it if they may at all. */
+static CUmemAllocationProp device_memory(CUdevice device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, device}};
+    int rdma = 0;
+
+    if (shim_driver.cuDeviceGetAttribute &&
+        shim_driver.cuDeviceGetAttribute(&rdma, (CUdevice_attribute)RDMA_WITH_MAPPINGS, device) == CUDA_SUCCESS)
+        prop.allocFlags.gpuDirectRDMACapable = rdma != 0;
+    return prop;
+}
+
+static uint64_t granularity_of(const CUmemAllocationProp *prop)
+{
     size_t granularity = 0;
 
-    if (shim_driver.cuMemGetAllocationGranularity(&granularity, &prop, 0) != CUDA_SUCCESS ||
-        granularity < GRANULARITY || (granularity & (granularity - 1)))
+    if (shim_driver.cuMemGetAllocationGranularity(&granularity, prop, 0) != CUDA_SUCCESS || granularity < GRANULARITY ||
+        (granularity & (granularity - 1)))
         return GRANULARITY;
     return granularity;
 }
@@ -234,7 +249,8 @@ static int set_up(struct memory *memory, struct remote *remote)
         !shim_driver.cuMemMap || !shim_driver.cuMemSetAccess || !shim_driver.cuMemExportToShareableHandle ||
         !shim_driver.cuMemUnmap || !shim_driver.cuMemRelease || !shim_driver.cuMemAddressFree)
         return -ENOTSUP;
-    granularity = granularity_of(remote->device);
+    memory->prop = device_memory(remote->device);
+    granularity = granularity_of(&memory->prop);
     begin = (remote->base + granularity - 1) & ~(granularity - 1);
     middle = (remote->base + wire_device_bytes(remote->bytes)) & ~(granularity - 1);
     end = (remote->base + remote->bytes) & ~(uint64_t)(HOST_PAGE - 1);
@@ -325,16 +341,13 @@ static int device_access(const struct memory *memory, const struct region *regio
 
 static int device_map(struct memory *memory, struct region *region)
 {
-    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, memory->remote->device}};
     CUresult result;
     int error;
 
     error = remote_heap_take(&memory->device_space, region->bytes, memory->granularity, &region->base);
     if (error)
         return error;
-    result = shim_driver.cuMemCreate(&region->handle, region->bytes, &prop, 0);
+    result = shim_driver.cuMemCreate(&region->handle, region->bytes, &memory->prop, 0);
     error = result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -EIO;
     if (result != CUDA_SUCCESS)
         goto reserved;

@@ -11,6 +11,7 @@
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -467,14 +468,35 @@ Test(remote_memory, a_device_without_memory_says_so)
     all_is_given_back();
 }
 
-Test(remote_memory, addresses_that_are_in_use_are_left_out)
+static void occupy(uint64_t address)
 {
-    void *there_already = mmap((void *)(uintptr_t)BASE, 2 * MIB, PROT_NONE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    void *got = mmap((void *)(uintptr_t)address, 2 * MIB, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 
-    cr_assert_neq(there_already, MAP_FAILED);
-    one_of(3 * MIB);
+    cr_assert_neq(got, MAP_FAILED);
+}
+
+Test(remote_memory, host_addresses_that_are_in_use_are_left_out)
+{
+    void *p;
+
+    occupy(BASE + wire_device_bytes(RANGE));
+    OK(cuMemAllocHost_v2(&p, 3 * MIB));
+    cr_assert(remote_memory_holds(&remote, (uintptr_t)p, 3 * MIB));
+    OK(cuMemFreeHost(p));
     one_of(100);
+    all_is_given_back();
+}
+
+Test(remote_memory, if_the_addresses_of_the_device_are_in_use_memory_is_plain)
+{
+    CUdeviceptr p;
+
+    occupy(BASE + 64 * MIB);
+    OK(cuMemAlloc_v2(&p, 3 * MIB));
+    cr_assert_not(remote_memory_holds(&remote, p, 1));
+    cr_assert_eq(private_things(), 1);
+    OK(cuMemFree_v2(p));
     all_is_given_back();
 }
 
@@ -567,6 +589,59 @@ Test(remote_memory, during_a_capture_the_driver_decides)
     OK(shim_driver.cuStreamEndCapture(stream, &graph));
     engine.captures = 0;
     all_is_given_back();
+}
+
+Test(remote_memory, shared_memory_can_be_freed_in_a_stream_but_not_in_a_capture)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUdeviceptr p;
+
+    OK(shim_driver.cuStreamCreate(&stream, 1));
+    OK(cuMemAlloc_v2(&p, 100));
+    engine.captures = 1;
+    OK(shim_driver.cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    cuMemFreeAsync(p, stream);
+    cr_assert(remote_memory_holds(&remote, p, 100));
+    shim_driver.cuStreamEndCapture(stream, &graph);
+    engine.captures = 0;
+    OK(cuMemFreeAsync(p, stream));
+    cr_assert_not(remote_memory_holds(&remote, p, 1));
+    all_is_given_back();
+}
+
+/* Readers see what is there for the whole time, whatever moves around it, and never what is not there. */
+static void *look(void *arg)
+{
+    const CUdeviceptr *p = arg;
+    uintptr_t wrong = 0;
+
+    for (int i = 0; i < 300000; i++)
+        wrong += !remote_memory_holds(&remote, p[0], 1000) + remote_memory_holds(&remote, p[0], 1001);
+    return (void *)wrong;
+}
+
+Test(remote_memory, readers_see_a_whole_table)
+{
+    pthread_t reader[2];
+    CUdeviceptr fixed[1], p[64], first;
+    void *wrong;
+
+    OK(cuMemAlloc_v2(&first, 512));
+    OK(cuMemAlloc_v2(&fixed[0], 1000));
+    OK(cuMemFree_v2(first));
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(pthread_create(&reader[i], NULL, look, fixed), 0);
+    for (int round = 0; round < 50; round++) {
+        for (int i = 0; i < 64; i++)
+            OK(cuMemAlloc_v2(&p[i], (size_t)(i + 1) * 100));
+        for (int i = 0; i < 64; i++)
+            OK(cuMemFree_v2(p[i]));
+    }
+    for (int i = 0; i < 2; i++) {
+        cr_assert_eq(pthread_join(reader[i], &wrong), 0);
+        cr_assert_null(wrong);
+    }
 }
 
 Test(remote_memory, a_new_broker_gets_everything_again)
