@@ -134,8 +134,9 @@ struct engine {
 int engine_create(const struct engine_options *options, struct engine **engine);
 
 /*
- * Stops the threads' further work without joining them: they make no driver call once this has returned and the lanes
- * are flushed. The memory stays, for other threads may still be inside. Called once, at exit.
+ * Stops our threads and waits until they have ended, since a driver that tears itself down is no place to be in. It
+ * waits for about a second at most: what they call in the driver may in turn wait for the program, which is waiting
+ * here. The memory stays, for threads of the program may still be inside. Called once, at exit, with flushed lanes.
  */
 void engine_stop(struct engine *engine);
 

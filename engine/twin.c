@@ -240,11 +240,17 @@ static void maker_main(void *argument)
 
     if (engine->driver->cuThreadExchangeStreamCaptureMode)
         engine->driver->cuThreadExchangeStreamCaptureMode(&mode);
-    while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        /* Acquire: pairs with the release in ask(); read before the queue, so that no twin is slept through. */
+    for (;;) {
+        /*
+         * Acquire: pairs with the releases in ask() and engine_stop(). Read before the queue and before `stopping`, so
+         * that neither a twin nor the end is slept through.
+         */
         uint32_t seen = atomic_load_explicit(&maker->bell, memory_order_acquire);
-        struct twin *twin = next_twin(maker);
+        struct twin *twin;
 
+        if (atomic_load_explicit(&engine->stopping, memory_order_acquire))
+            break;
+        twin = next_twin(maker);
         if (!twin) {
             wait_word(&maker->bell, seen, UINT64_MAX);
         } else if (engine->driver->cuCtxSetCurrent(twin->context->handle) == CUDA_SUCCESS) {

@@ -199,7 +199,8 @@ static void write_report(void)
 
 /*
  * Registered after the driver's cuInit, so it runs before the driver's own handlers. New launches go straight to the
- * driver from here on; what is held is issued; then the engine's threads have nothing left to do and are left alone.
+ * driver from here on; what is held is issued; then the engine's threads end, so that none of them is inside the driver
+ * when its handlers run.
  */
 static void at_exit(void)
 {
