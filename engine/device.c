@@ -13,7 +13,6 @@
 #include "engine/device.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "coalesce/coalesce.h"
 #include "engine/convoy.h"
 #include "engine/pack.h"
@@ -353,9 +352,9 @@ static void carry_out(struct device *device, const struct sched_decision *decisi
 /* A marker for what a lane did at home. */
 static void mark_lane(struct device *device, struct lane *lane)
 {
+    /* Away, the convoy's markers cover what it did at home too. */
     if (!lane->known || lane->told_complete >= lane->told_issued || lane->marked == lane->told_issued ||
-        atomic_load_explicit(&lane->away,
-                             memory_order_relaxed)) { /* the convoy's markers cover what it did at home too */
+        atomic_load_explicit(&lane->away, memory_order_relaxed)) {
         lane_bit_clear(device->unmarked, lane);
         return;
     }

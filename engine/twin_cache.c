@@ -23,7 +23,8 @@ enum {
 
 static const char magic[8] = "coistwin";
 
-/* The file: this, the kernel's name, the image. In the byte order of the machine: a cache is not for carrying around.
+/*
+ * The file: this, the kernel's name, the image. In the byte order of the machine: a cache is not for carrying around.
  */
 struct head {
     char magic[8];
