@@ -7,8 +7,9 @@
  * commits. While launches are held it does not sleep: completions and hold caps are looked at all the time.
  *
  * Completion is known from markers: a 32-bit word in host memory that the device writes behind a launch
- * (cuStreamWriteValue32). On an H200 a marker costs about 0.9 us of this thread and 2 us of the stream, so it is placed
- * only where somebody needs to know: while lanes compete, or every TRACE_MARK_EVERY launches for a trace.
+ * (cuStreamWriteValue32), or in a convoy an event (convoy.h). On an H200 a word costs about 0.9 us of this thread and
+ * 2 us of the stream, so markers are placed only where somebody needs to know: while lanes compete, or every
+ * TRACE_MARK_EVERY launches for a trace.
  */
 #include "engine/device.h"
 
@@ -410,7 +411,7 @@ static bool any_waiting(const struct device *device)
 static void rest(struct device *device)
 {
     atomic_store_explicit(&device->asleep, 1, memory_order_relaxed);
-    /* `asleep` before, the rings after. Pairs with the fence in device_ring. */
+    /* `asleep` before, the rings after. Pairs with the fences in device_ring and lane_touch. */
     atomic_thread_fence(memory_order_seq_cst);
     if (!any_waiting(device) && atomic_load_explicit(&device->awaited, memory_order_relaxed) == 0 &&
         !atomic_load_explicit(&device->engine->stopping, memory_order_acquire))

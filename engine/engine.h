@@ -16,11 +16,12 @@
  *   handle_map  lock-free lookup from driver handles to our own structures
  *
  * The life of a held launch
- *   A thread of the program reserves a record in its lane's ring, copies the launch into it and commits. It rings the
- *   device's bell, which is a load of one word while the device's thread is awake. From then on whoever holds the
- *   lane's issue lock may take the record out: the device's thread, when the scheduler chooses the lane; or a thread of
- *   the program that flushes the lane because a call must not overtake what the lane holds. So a flush never waits for
- *   the background thread to be scheduled by the kernel; it does the work itself.
+ *   A thread of the program reserves a record in its lane's ring, copies the launch into it and commits. It touches the
+ *   lane (lane_touch): sets a bit that the device's thread looks at, if it is not set yet, and rings the bell, which is
+ *   a load of one word while that thread is awake. From then on whoever holds the lane's issue lock may take the
+ *   record out: the device's thread, when the scheduler chooses the lane; or a thread of the program that flushes the
+ *   lane because a call must not overtake what the lane holds. So a flush never waits for the background thread to be
+ *   scheduled by the kernel; it does the work itself.
  *
  * Invariants
  *  1. Records leave a lane in the order in which they were reserved, each exactly once, under the lane's issue lock.
@@ -143,7 +144,7 @@ void engine_stop(struct engine *engine);
 /* Zeroed memory that lives as long as the process, aligned to 64 bytes; NULL if there is none. Any thread. */
 void *engine_arena(struct engine *engine, size_t bytes);
 
-/* The bell of a device: call after committing a record. */
+/* The bell of a device: its thread sees what was stored before, if it sleeps. What is new of a lane: lane_touch. */
 void device_ring(struct device *device);
 
 /* The first lane of a device. Needs engine->tables. -errno from starting the thread or asking the driver. */
