@@ -5,6 +5,7 @@
  *   config   COISSUE_* variables, all from the rows of config.def
  *   log      lines to stderr or a file, from inside other people's processes
  *   path     file name templates, missing folders
+ *   fd       writing all of something
  *   text     building text in a buffer of the caller: JSON, decimals without floating point
  *   clock    CLOCK_MONOTONIC in nanoseconds
  *   lock     a mutex of one word, and sleeping on a word

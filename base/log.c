@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 
+#include "base/fd.h"
 #include "base/text.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Each is a value of its own, nothing else is published by them: relaxed. */
@@ -34,49 +32,14 @@ void log_set_hook(void (*hook)(enum log_level level, const char *line))
     atomic_store_explicit(&log_hook, hook, memory_order_release);
 }
 
-/*
- * A program whose stderr is a closed pipe lives as long as it does not write to it: our line must not bring it the
- * SIGPIPE. So the signal is blocked, and taken away if it came from here. One that was pending before stays.
- */
-static void write_bytes(int fd, const char *bytes, size_t count)
-{
-    static const struct timespec at_once;
-    sigset_t pipe_signal, before, pending;
-    bool was_pending, broken = false;
-
-    sigemptyset(&pipe_signal);
-    sigaddset(&pipe_signal, SIGPIPE);
-    sigemptyset(&pending);
-    sigpending(&pending);
-    was_pending = sigismember(&pending, SIGPIPE) == 1;
-    if (pthread_sigmask(SIG_BLOCK, &pipe_signal, &before))
-        return;
-    while (count) {
-        ssize_t written = write(fd, bytes, count);
-
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0) { /* nowhere to say so */
-            broken = errno == EPIPE;
-            break;
-        }
-        bytes += written;
-        count -= (size_t)written;
-    }
-    if (broken && !was_pending)
-        while (sigtimedwait(&pipe_signal, NULL, &at_once) < 0 && errno == EINTR)
-            ;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
 static void write_line(enum log_level level, const char *line, size_t length)
 {
     void (*hook)(enum log_level, const char *) = atomic_load_explicit(&log_hook, memory_order_acquire);
 
     if (hook)
         hook(level, line);
-    else
-        write_bytes(atomic_load_explicit(&log_fd, memory_order_relaxed), line, length);
+    else /* nowhere to say that it failed */
+        fd_write_all(atomic_load_explicit(&log_fd, memory_order_relaxed), line, length);
 }
 
 /* How often this place spoke before, counted no further than needed so that it can never wrap around. */

@@ -8,17 +8,19 @@
  * original stay as they are, so results are equal bit for bit.
  *
  * What is here
- *   image.h       what programs give to the driver: fatbin wrappers, fatbins, cubins, PTX; which part a device would
- * use cubin.h       a bounded, validating reader of cubins, and the builder of a cubin that holds one kernel sass.h
- * fields of machine instructions that matter here, per architecture sass_*.c      analysis and rewriting of machine
- * code ptx_*.c       the same for PTX text pack.h        parameter area of a pack of launches refusals.def  why a
- * kernel is not rewritten
+ *   image.h       what programs give to the driver: fatbin wrappers, fatbins, cubins, PTX; which part a device takes
+ *   cubin.h       a bounded, validating reader of cubins, and the builder of a cubin that holds one kernel
+ *   sass.h        fields of machine instructions that matter here, per architecture
+ *   sass_*.c      analysis and rewriting of machine code
+ *   ptx_*.c       the same for PTX text
+ *   pack.h        parameter area of a pack of launches
+ *   refusals.def  why a kernel is not rewritten
  *
  * Invariants
  *  1. Bytes in, bytes out: no driver call, no clock, no thread, no file. Input is never written to.
  *  2. Input is hostile: it is validated in a pass of its own before anything is rewritten, every offset is checked
  *     before it is used, and work is bounded by the size of the input. What is not understood is refused, with a
- * reason; a refused kernel runs as it is.
+ *     reason; a refused kernel runs as it is.
  *  3. Code is only appended to a kernel, never inserted: return addresses and tables of offsets stay right.
  *  4. A rewritten kernel with one member computes what the original computes. That is what the twin test runs.
  *

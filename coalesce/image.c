@@ -200,7 +200,8 @@ static int cubin_extent(const unsigned char *bytes, size_t limit, size_t *size, 
     return 0;
 }
 
-/* Text up to its NUL or to the limit. What cannot begin PTX is something else: the driver knows more kinds than we do.
+/*
+ * Text up to its NUL or to the limit. What cannot begin PTX is something else: the driver knows more kinds than we do.
  */
 static int ptx_extent(const unsigned char *bytes, size_t limit, size_t *size, enum coalesce_refusal *refusal)
 {

@@ -46,7 +46,8 @@ int image_measure(const void *start, size_t limit, struct image *image, enum coa
 /* Bytes that a copy takes. */
 size_t image_copy_bytes(const struct image *image);
 
-/* A copy in memory of its own, without the wrapper. Prelinked fatbins are copied too. -EINVAL: they changed meanwhile.
+/*
+ * A copy in memory of its own, without the wrapper. Prelinked fatbins are copied too. -EINVAL: they changed meanwhile.
  */
 int image_copy(const struct image *image, struct image *copy);
 void image_finish(struct image *image);

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* The largest grid on the axes y and z since compute capability 2.0 (CUDA programming guide, technical specifications).
+/*
+ * The largest grid on the axes y and z since compute capability 2.0 (CUDA programming guide, technical specifications).
  */
 enum { GRID_Z_MAX = 65535 };
 

@@ -633,7 +633,8 @@ static void flush(struct body *body, const char *to)
     body->copied = to;
 }
 
-/* `before` goes in front of the guard: it fills registers of ours only, so it may run where the instruction does not.
+/*
+ * `before` goes in front of the guard: it fills registers of ours only, so it may run where the instruction does not.
  */
 static void apply_edits(struct body *body)
 {

@@ -137,7 +137,8 @@ static int compare_special(const void *key, const void *element)
     return compare(*(const struct ptx_span *)key, ((const struct special *)element)->name);
 }
 
-/* Whatever else looks like a register and was not declared (%envreg3, or one of a later version) changes, to be safe.
+/*
+ * Whatever else looks like a register and was not declared (%envreg3, or one of a later version) changes, to be safe.
  */
 enum ptx_special ptx_special_of(struct ptx_span name)
 {

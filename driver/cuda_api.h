@@ -221,7 +221,8 @@ enum {
     CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK = 111,
 };
 
-/* Launch attributes, all that exist in 13.0; facts on what each does to a deferred launch are in docs/architecture.md.
+/*
+ * Launch attributes, all that exist in 13.0; facts on what each does to a deferred launch are in docs/architecture.md.
  */
 enum {
     CU_LAUNCH_ATTRIBUTE_IGNORE = 0,

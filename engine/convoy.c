@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/convoy.h"
 
-#include "base/log.h"
 #include "engine/device.h"
 
 #include <stdio.h>
@@ -79,7 +78,8 @@ bool convoy_join(struct convoy *convoy, struct lane *lane)
         driver->cuStreamWaitEvent(convoy->stream, lane->event, 0) != CUDA_SUCCESS)
         return false;
     lane->singles = 0;
-    /* Release: with the pop of the next record it is seen by a thread that finds the lane empty. See lane_is_settled.
+    /*
+     * Release: with the pop of the next record it is seen by a thread that finds the lane empty. See lane_is_settled.
      */
     atomic_store_explicit(&lane->away, convoy, memory_order_release);
     return true;

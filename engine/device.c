@@ -7,13 +7,13 @@
  * commits. While launches are held it does not sleep: completions and hold caps are looked at all the time.
  *
  * Completion is known from markers: a 32-bit word in host memory that the device writes behind a launch
- * (cuStreamWriteValue32). On an H200 a marker costs about 0.9 us of this thread and 2 us of the stream, so it is placed
- * only where somebody needs to know: while lanes compete, or every TRACE_MARK_EVERY launches for a trace.
+ * (cuStreamWriteValue32), or in a convoy an event (convoy.h). On an H200 a word costs about 0.9 us of this thread and
+ * 2 us of the stream, so markers are placed only where somebody needs to know: while lanes compete, or every
+ * TRACE_MARK_EVERY launches for a trace.
  */
 #include "engine/device.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "coalesce/coalesce.h"
 #include "engine/convoy.h"
 #include "engine/pack.h"
@@ -358,9 +358,9 @@ static void carry_out(struct device *device, const struct sched_decision *decisi
 /* A marker for what a lane did at home. */
 static void mark_lane(struct device *device, struct lane *lane)
 {
+    /* Away, the convoy's markers cover what it did at home too. */
     if (!lane->known || lane->told_complete >= lane->told_issued || lane->marked == lane->told_issued ||
-        atomic_load_explicit(&lane->away,
-                             memory_order_relaxed)) { /* the convoy's markers cover what it did at home too */
+        atomic_load_explicit(&lane->away, memory_order_relaxed)) {
         lane_bit_clear(device->unmarked, lane);
         return;
     }
@@ -424,7 +424,7 @@ static void rest(struct device *device)
     const struct engine_feed *feed = device->engine->options.feed;
 
     atomic_store_explicit(&device->asleep, 1, memory_order_relaxed);
-    /* `asleep` before, the rings after. Pairs with the fence in device_ring. */
+    /* `asleep` before, the rings after. Pairs with the fences in device_ring and lane_touch. */
     atomic_thread_fence(memory_order_seq_cst);
     if (!any_waiting(device) && !is_awaited(device) &&
         !atomic_load_explicit(&device->engine->stopping, memory_order_acquire)) {

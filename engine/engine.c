@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"
 
+#include "base/clock.h"
 #include "engine/device.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@ enum {
     CODE_SLOTS = 1 << 17,   /* kernels that the program looked up, and their images */
     ARENA_BYTES = 16 << 20, /* reserved, not touched: a function takes about 300 bytes and its name */
 };
+enum { STOP_WAIT_NS = 1000000000 }; /* long enough for nearly every twin to be loaded, short enough for who waits */
 
 static void *map_zeroed(size_t bytes)
 {
@@ -67,14 +69,33 @@ int engine_create(const struct engine_options *options, struct engine **created)
     return 0;
 }
 
+static void await_end(struct thread *thread, uint64_t deadline_ns)
+{
+    uint64_t now_ns = clock_ns();
+
+    thread_await_end(thread, now_ns < deadline_ns ? deadline_ns - now_ns : 0);
+}
+
 void engine_stop(struct engine *engine)
 {
+    uint64_t deadline_ns = clock_ns() + STOP_WAIT_NS;
+    struct device *devices[ENGINE_DEVICES_MAX];
+
+    /* Release: pairs with the acquires in the threads' loops. */
     atomic_store_explicit(&engine->stopping, true, memory_order_release);
-    for (int i = 0; i < ENGINE_DEVICES_MAX; i++)
-        if (engine->devices[i])
-            device_ring(engine->devices[i]);
+    for (int i = 0; i < ENGINE_DEVICES_MAX; i++) {
+        devices[i] = __atomic_load_n(&engine->devices[i], __ATOMIC_ACQUIRE);
+        if (devices[i])
+            device_ring(devices[i]);
+    }
+    /* Release: a maker that sees the addition sees `stopping` too. */
     atomic_fetch_add_explicit(&engine->twins.bell, 1, memory_order_release);
     wake_word(&engine->twins.bell, 1);
+    /* The devices' threads first: until they end, they may start the maker of twins. */
+    for (int i = 0; i < ENGINE_DEVICES_MAX; i++)
+        if (devices[i])
+            await_end(&devices[i]->thread, deadline_ns);
+    await_end(&engine->twins.thread, deadline_ns);
 }
 
 void *engine_arena(struct engine *engine, size_t bytes)

@@ -16,11 +16,12 @@
  *   handle_map  lock-free lookup from driver handles to our own structures
  *
  * The life of a held launch
- *   A thread of the program reserves a record in its lane's ring, copies the launch into it and commits. It rings the
- *   device's bell, which is a load of one word while the device's thread is awake. From then on whoever holds the
- * lane's issue lock may take the record out: the device's thread, when the scheduler chooses the lane; or a thread of
- * the program that flushes the lane because a call must not overtake what the lane holds. So a flush never waits for
- * the background thread to be scheduled by the kernel; it does the work itself.
+ *   A thread of the program reserves a record in its lane's ring, copies the launch into it and commits. It touches the
+ *   lane (lane_touch): sets a bit that the device's thread looks at, if it is not set yet, and rings the bell, which is
+ *   a load of one word while that thread is awake. From then on whoever holds the lane's issue lock may take the
+ *   record out: the device's thread, when the scheduler chooses the lane; or a thread of the program that flushes the
+ *   lane because a call must not overtake what the lane holds. So a flush never waits for the background thread to be
+ *   scheduled by the kernel; it does the work itself.
  *
  * Invariants
  *  1. Records leave a lane in the order in which they were reserved, each exactly once, under the lane's issue lock.
@@ -28,13 +29,13 @@
  *     therefore ring_consumed() >= T.
  *  3. Launches are issued in the lane's own stream (its home), or, while the lane is away in a convoy, in the convoy's
  *     stream. Its tail is in one of the two. Joining a convoy makes the convoy wait for home; going home makes home
- * wait for the convoy. A call of the program that needs what the lane did finds the lane at home.
+ *     wait for the convoy. A call of the program that needs what the lane did finds the lane at home.
  *  4. The issue lock is held over driver calls for this lane only. Who waits for it waits for exactly these calls, as
  *     it would inside the driver. Nobody waits for a second lane's issue lock while holding one: the device's thread,
  *     which needs those of all members of a pack, tries them and goes without the members whose lock is taken.
  *  5. The device's thread launches, places completion markers and asks whether they are reached, and joins lanes to
- * convoys by events: no synchronisation, no callback. It runs in relaxed capture mode, and places no marker while any
- * stream of the process captures.
+ *     convoys by events: no synchronisation, no callback. It runs in relaxed capture mode, and places no marker while
+ *     any stream of the process captures.
  *  6. What a marker covers can be read until the next one is reached: LANE_MARKS - 1 are on their way at most.
  *
  * What it may not do: exit, abort, print; allocate on the path of a launch; call cuInit; hold a launch that is not in
@@ -149,15 +150,16 @@ struct engine {
 int engine_create(const struct engine_options *options, struct engine **engine);
 
 /*
- * Stops the threads' further work without joining them: they make no driver call once this has returned and the lanes
- * are flushed. The memory stays, for other threads may still be inside. Called once, at exit.
+ * Stops our threads and waits until they have ended, since a driver that tears itself down is no place to be in. It
+ * waits for about a second at most: what they call in the driver may in turn wait for the program, which is waiting
+ * here. The memory stays, for threads of the program may still be inside. Called once, at exit, with flushed lanes.
  */
 void engine_stop(struct engine *engine);
 
 /* Zeroed memory that lives as long as the process, aligned to 64 bytes; NULL if there is none. Any thread. */
 void *engine_arena(struct engine *engine, size_t bytes);
 
-/* The bell of a device: call after committing a record. */
+/* The bell of a device: its thread sees what was stored before, if it sleeps. What is new of a lane: lane_touch. */
 void device_ring(struct device *device);
 
 /* The first lane of a device. Needs engine->tables. -errno from starting the thread or asking the driver. */

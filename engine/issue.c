@@ -4,7 +4,6 @@
  * device's thread or by a thread of the program that flushes.
  */
 #include "base/clock.h"
-#include "base/log.h"
 #include "coalesce/pack.h"
 #include "engine/convoy.h"
 #include "engine/device.h"
@@ -357,8 +356,7 @@ void lane_flush(struct lane *lane, uint64_t token, enum sched_reason reason)
 enum {
     COMPANY_NS = 10000000, /* while packs are not older than this, lanes have company */
     AWAIT_NS = 2000000,    /* how long a thread looks for a convoy's markers before it asks the driver to wait */
-    PATIENCE_NS =
-        2000000, /* how long a flush waits for a device's thread that issues nothing: longer than wide packs run */
+    PATIENCE_NS = 2000000, /* how long a flush waits for a device's thread that issues nothing: wide packs take less */
     COMPANY_MAX_NS = 100000000, /* and for one that issues, but nothing of its lane */
 };
 

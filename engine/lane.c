@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/lane.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "engine/device.h"
 

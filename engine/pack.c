@@ -9,7 +9,6 @@
 #include "engine/pack.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "coalesce/pack.h"
 #include "engine/convoy.h"
 #include "engine/twin.h"

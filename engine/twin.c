@@ -2,6 +2,7 @@
 #include "engine/twin.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "engine/device.h"
@@ -9,7 +10,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* In the form of a key: what is refused without the option is not with it. Above the bits of coalesce.h. */
 enum { KEY_UNPROVEN = 1 << 8 };
@@ -240,11 +240,17 @@ static void maker_main(void *argument)
 
     if (engine->driver->cuThreadExchangeStreamCaptureMode)
         engine->driver->cuThreadExchangeStreamCaptureMode(&mode);
-    while (!atomic_load_explicit(&engine->stopping, memory_order_acquire)) {
-        /* Acquire: pairs with the release in ask(); read before the queue, so that no twin is slept through. */
+    for (;;) {
+        /*
+         * Acquire: pairs with the releases in ask() and engine_stop(). Read before the queue and before `stopping`, so
+         * that neither a twin nor the end is slept through.
+         */
         uint32_t seen = atomic_load_explicit(&maker->bell, memory_order_acquire);
-        struct twin *twin = next_twin(maker);
+        struct twin *twin;
 
+        if (atomic_load_explicit(&engine->stopping, memory_order_acquire))
+            break;
+        twin = next_twin(maker);
         if (!twin) {
             wait_word(&maker->bell, seen, UINT64_MAX);
         } else if (engine->driver->cuCtxSetCurrent(twin->context->handle) == CUDA_SUCCESS) {
@@ -383,19 +389,6 @@ static const char *why_not(const struct function *function, const char **sentenc
     return coalesce_refusal_name(refusal);
 }
 
-static int write_all(int fd, const char *bytes, size_t size)
-{
-    while (size > 0) {
-        ssize_t wrote = write(fd, bytes, size);
-
-        if (wrote < 0)
-            return -errno;
-        bytes += wrote;
-        size -= (size_t)wrote;
-    }
-    return 0;
-}
-
 static int report_function(const struct function *function, bool first, int fd)
 {
     char line[FUNCTION_NAME_MAX * 6 + 512];
@@ -414,12 +407,12 @@ static int report_function(const struct function *function, bool first, int fd)
     text_string(&text, ",\"because\":");
     text_json(&text, sentence, 200);
     text_string(&text, "}");
-    return write_all(fd, line, text_end(&text));
+    return fd_write_all(fd, line, text_end(&text));
 }
 
 int twins_report(struct engine *engine, int fd)
 {
-    int error = write_all(fd, "{\"functions\":[", 14);
+    int error = fd_write_all(fd, "{\"functions\":[", 14);
     bool first = true;
 
     for (uint32_t i = 0; i <= engine->functions.mask && error == 0; i++) {
@@ -431,5 +424,5 @@ int twins_report(struct engine *engine, int fd)
         error = report_function(function, first, fd);
         first = false;
     }
-    return error < 0 ? error : write_all(fd, "\n]}\n", 4);
+    return error < 0 ? error : fd_write_all(fd, "\n]}\n", 4);
 }

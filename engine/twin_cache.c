@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/twin_cache.h"
 
+#include "base/fd.h"
 #include "base/path.h"
 
 #include <dirent.h>
@@ -22,7 +23,8 @@ enum {
 
 static const char magic[8] = "coistwin";
 
-/* The file: this, the kernel's name, the image. In the byte order of the machine: a cache is not for carrying around.
+/*
+ * The file: this, the kernel's name, the image. In the byte order of the machine: a cache is not for carrying around.
  */
 struct head {
     char magic[8];
@@ -192,19 +194,6 @@ int twin_cache_get(struct twin_cache *cache, const struct twin_key *key, struct 
 
 /* ---- writing ---- */
 
-static bool write_all(int fd, const void *from, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t put = write(fd, from, bytes);
-
-        if (put <= 0)
-            return false;
-        from = (const char *)from + put;
-        bytes -= (size_t)put;
-    }
-    return true;
-}
-
 struct entry {
     char name[NAME_BYTES];
     int64_t written_ns;
@@ -306,7 +295,7 @@ void twin_cache_put(struct twin_cache *cache, const struct twin_key *key, const 
     head.check[0] = check.words[0];
     head.check[1] = check.words[1];
     fd = path_create(part, O_TRUNC | O_NOFOLLOW);
-    good = fd >= 0 && write_all(fd, &head, sizeof(head)) && write_all(fd, rest, count);
+    good = fd >= 0 && fd_write_all(fd, &head, sizeof(head)) == 0 && fd_write_all(fd, rest, count) == 0;
     if (fd >= 0)
         close(fd);
     if (!good || rename(part, path) < 0)

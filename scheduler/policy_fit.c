@@ -5,8 +5,8 @@
  * Three rules, in this order.
  *
  *  1. A lane with a latency target whose slack (deadline - now) is below FIT_SLACK_CAPS hold caps goes first, least
- * slack first, whatever is in flight and however full the window is. A head may be held for one cap and its successors
- * for as long again, so slack has to be short well before it is gone.
+ *     slack first, whatever is in flight and however full the window is. A head may be held for one cap and its
+ *     successors for as long again, so slack has to be short well before it is gone.
  *  2. Lanes that compete advance a virtual time by SM demand / weight with each launch. A head is eligible while its
  *     lane leads the least advanced head by at most FIT_QUANTUM launches that fill the device. That makes the weights
  *     hold in the long run, without a switch of lanes (and so a drained device) after each launch.

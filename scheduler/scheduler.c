@@ -674,8 +674,7 @@ int sched_create_with(const struct sched_config *config, const struct sched_poli
     if (config->sm_count == 0 || config->sm_count > SCHED_SM_MAX || config->window == 0)
         return -EINVAL;
 
-    /* aligned_alloc wants a multiple of the alignment.
-     */
+    /* aligned_alloc wants a multiple of the alignment. */
     size = (sizeof(*s) + policy->state_size + _Alignof(struct sched) - 1) / _Alignof(struct sched) *
            _Alignof(struct sched);
     s = aligned_alloc(_Alignof(struct sched), size);

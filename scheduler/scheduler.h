@@ -18,8 +18,8 @@
  *  1. A lane's launches are issued in its order: only heads are offered, only heads are chosen.
  *  2. No head is held beyond hold_cap_ns after its submission: sched_next returns it, with a reason that says so. When
  *     several heads are due, the calls of sched_next for one `now_ns` return them all before one returns 0. For a head
- * that can be coalesced the cap counts from when nothing of its lane is in flight any more, if that is later: until
- * then it queues behind its own lane, as it would in the plain driver. That ends after 16 caps.
+ *     that can be coalesced the cap counts from when nothing of its lane is in flight any more, if that is later: until
+ *     then it queues behind its own lane, as it would in the plain driver. That ends after 16 caps.
  *  3. Work conserving: with nothing in flight and any head offered, sched_next returns a decision.
  *  4. A decision does not depend on how fast the host is, only on the arguments.
  *

@@ -19,7 +19,7 @@
  *  4. Errors of the driver reach the program as the driver gave them. We never invent a CUresult, except that a launch
  *     which was held and then refused is reported by the next call on its context, as the driver does for faults.
  *  5. No exit, no abort, no stdout, no lock shared by launching threads, no system call or allocation in the launch
- * path (docs/performance.md lists the functions that this means).
+ *     path (docs/performance.md lists the functions that this means).
  *
  * It needs libc at load time and nothing else, and finds the driver when the program has loaded it.
  */

@@ -8,6 +8,7 @@
 #include "shim/shim.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/path.h"
 #include "engine/twin.h"
@@ -175,13 +176,7 @@ static void say_summary(void)
 
     if (length >= sizeof(text))
         length = sizeof(text) - 1;
-    for (size_t done = 0; done < length;) {
-        ssize_t wrote = write(STDERR_FILENO, text + done, length - done);
-
-        if (wrote <= 0)
-            return;
-        done += (size_t)wrote;
-    }
+    fd_write_all(STDERR_FILENO, text, length); /* nowhere to say that it failed */
 }
 
 static void write_report(void)
@@ -199,7 +194,8 @@ static void write_report(void)
 
 /*
  * Registered after the driver's cuInit, so it runs before the driver's own handlers. New launches go straight to the
- * driver from here on; what is held is issued; then the engine's threads have nothing left to do and are left alone.
+ * driver from here on; what is held is issued; then the engine's threads end, so that none of them is inside the driver
+ * when its handlers run.
  */
 static void at_exit(void)
 {

@@ -277,7 +277,8 @@ static void collect(struct trace_writer *writer, uint64_t *waiting)
         atomic_store_explicit(&trace->rings[i].tail, trace->rings[i].picked, memory_order_release);
 }
 
-/* Before events, so that their tracks have the names. The lock is held while a name is copied, not while it is written.
+/*
+ * Before events, so that their tracks have the names. The lock is held while a name is copied, not while it is written.
  */
 static void collect_names(struct trace_writer *writer, uint64_t *waiting)
 {

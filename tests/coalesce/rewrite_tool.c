@@ -3,8 +3,8 @@
  * For development: rewrites kernels of a cubin and tells what came out, a line for each.
  *
  *   rewrite_tool --decode FILE.bin
- *   rewrite_tool FILE.cubin [--kernel NAME] [--members N] [--fold] [--ragged] [--whole] [--avoid MASK] [--quiet] [-o
- * OUT]
+ *   rewrite_tool FILE.cubin [--kernel NAME] [--members N] [--fold] [--ragged] [--whole] [--avoid MASK] [--quiet]
+ *                [-o OUT]
  *
  * --decode reads plain words of 16 bytes and tells what the decoder makes of each; check-decoder.py compares that with
  * a disassembler. Variables of the module get made-up addresses. --avoid: uniform registers that are not to be used

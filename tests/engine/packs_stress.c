@@ -2,13 +2,14 @@
  *
  * Description: threads launch the same kernel into lanes, others flush lanes and wait for them, and the device's thread
  * coalesces what it can. Every launch arrives exactly once, and behind the one before it in its lane, whatever stream
- * it goes to.
+ * it goes to. When the engine has stopped, no thread of it is inside the driver, though one was loading a twin.
  *
  * The driver here keeps for each stream how many launches of each lane come before its end: a launch adds its own, an
  * event carries the numbers to the stream that waits for it. A launch that arrives in a stream which does not stand
  * behind its predecessor is out of order, unless the host has been told that the predecessor is complete.
  */
 #include "engine/code.h"
+#include "engine/device.h"
 #include "engine/twin.h"
 
 #include "base/clock.h"
@@ -21,10 +22,13 @@
 #include <unistd.h>
 
 enum { LANES = 6, LAUNCHES = 4000, STREAMS = LANES + CONVOYS, EVENTS = 1024 };
+enum { LOAD_US = 20000 };                    /* as a driver that compiles */
 enum { AREA_BASE = 512, AREA_STRIDE = 128 }; /* of a kernel with 8 bytes of parameters, see coalesce.h */
 
-static const char ptx[] = ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 number)\n{\n"
-                          ".reg .b64 %rd<2>;\nld.param.u64 %rd1, [number];\nst.global.u64 [%rd1], %rd1;\nret;\n}\n";
+#define KERNEL(name)                                                                                                   \
+    ".visible .entry " name "(.param .u64 number)\n{\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [number];\n"               \
+    "st.global.u64 [%rd1], %rd1;\nret;\n}\n"
+static const char ptx[] = ".version 7.8\n.target sm_80\n.address_size 64\n" KERNEL("k") KERNEL("late");
 
 struct progress {
     uint32_t of[LANES];
@@ -33,9 +37,11 @@ struct progress {
 static struct lock driver_lock; /* for all below */
 static struct progress streams[STREAMS], events[EVENTS], told;
 static uint32_t next_stream = LANES, next_event = 1, wrong, coalesced, seed = 1;
-static int context_object, function_object, twin_object, library_object, module_object;
+static int context_object, function_object, late_object, twin_object, library_object, module_object;
 static struct lane *lanes[LANES];
 static _Atomic int running;
+static _Atomic int loads; /* that began */
+static _Atomic bool loading;
 
 static void merge(struct progress *to, const struct progress *from)
 {
@@ -181,13 +187,17 @@ static CUresult set_kernel_attribute(CUfunction_attribute attribute, int value, 
 
 static CUresult function_name(const char **name, CUfunction function)
 {
-    *name = "k";
+    *name = function == (CUfunction)&late_object ? "late" : "k";
     return CUDA_SUCCESS;
 }
 
 static CUresult library_load(CUlibrary *library, const void *code, CUjit_option *options, void **values,
                              unsigned int count, CUlibraryOption *more, void **more_values, unsigned int more_count)
 {
+    atomic_store(&loading, true);
+    atomic_fetch_add(&loads, 1);
+    usleep(LOAD_US);
+    atomic_store(&loading, false);
     *library = (CUlibrary)&library_object;
     return CUDA_SUCCESS;
 }
@@ -366,9 +376,34 @@ static struct engine *start(void)
         exit(1);
     code_loaded(engine, (uint64_t)&module_object, false, ptx);
     code_derived(engine, (uint64_t)&function_object, (uint64_t)&module_object);
+    code_derived(engine, (uint64_t)&late_object, (uint64_t)&module_object);
     for (uint32_t i = 0; i < LANES; i++)
         lanes[i] = lane_make(engine, (CUcontext)&context_object, handle_of(i));
     return engine;
+}
+
+/* In the place of the device's thread, which knows nothing of this function. */
+static void stop_while_a_twin_is_loaded(struct engine *engine)
+{
+    uint64_t give_up_ns = clock_ns() + 5000000000u;
+    int before = atomic_load(&loads);
+
+    twin_get(engine, function_get(engine, (CUfunction)&late_object), lanes[0]->context, 0);
+    while (atomic_load(&loads) == before && clock_ns() < give_up_ns)
+        sched_yield();
+    if (atomic_load(&loads) == before) {
+        printf("the second twin was never loaded\n");
+        wrong++;
+    }
+    engine_stop(engine);
+    if (atomic_load(&loading)) {
+        printf("stopped while a twin is being loaded\n");
+        wrong++;
+    }
+    if (!thread_ended(&lanes[0]->device->thread)) {
+        printf("stopped, but the device's thread goes on\n");
+        wrong++;
+    }
 }
 
 int main(void)
@@ -385,7 +420,7 @@ int main(void)
         pthread_join(threads[i], NULL);
     pthread_join(flush, NULL);
     lanes_flush(engine, NULL, SCHED_REASON_DRAIN);
-    engine_stop(engine);
+    stop_while_a_twin_is_loaded(engine);
     lock_take(&driver_lock);
     for (int i = 0; i < LANES; i++)
         if (stream_of(lanes[i]->stream)->of[i] != LAUNCHES && told.of[i] != LAUNCHES) {

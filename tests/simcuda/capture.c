@@ -3,8 +3,8 @@
  * Stream capture. The rules were read from an H200 with driver 580 by tests/simcuda_tests/oracle.c; in short:
  *
  *  - "Unsafe" calls (waiting for and asking about streams and events that do not capture, allocating and freeing)
- * answer 900 and invalidate captures when the calling thread's mode is GLOBAL or THREAD_LOCAL and it owns a capture
- * that is not RELAXED, or when its mode is GLOBAL and another thread has a GLOBAL capture.
+ *    answer 900 and invalidate captures when the calling thread's mode is GLOBAL or THREAD_LOCAL and it owns a capture
+ *    that is not RELAXED, or when its mode is GLOBAL and another thread has a GLOBAL capture.
  *  - Waiting for a context whose stream captures, and for or about a capturing stream, is 900 in every mode; about an
  *    event last recorded in a capture 907. Both invalidate.
  *  - While a blocking stream captures, any use of the legacy stream is 906 and invalidates. With a non-blocking one

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Traps 7 and 40: what a preloaded library does to processes that are none of its business.
+"""Traps 7, 32 and 40: what a preloaded library does to processes that are none of its business.
 
   children.py SHIM SIM PROGRAM TEST
 
   quiet    programs that never call CUDA give the same output under the preload, and leave nothing behind
   quickly  200 processes at once, each with the library, take about as long as without it
+  unheard  a program whose stderr nobody reads ends as it does without the library, though there is a summary to print
   killed   a process that is killed in the middle of its launches leaves another one as it was
 """
 import os
@@ -62,6 +63,26 @@ def quickly(shim, sim, program, folder):
     return None
 
 
+def unheard(shim, sim, program, folder):
+    def end(preload, mode):
+        reader, writer = os.pipe()
+        os.close(reader)
+        env = environment(preload, sim, folder, LD_LIBRARY_PATH=sim, TRAPS_MODE=mode)
+        try:
+            done = subprocess.run([program, "trap-39-four-threads-share-one-stream"], env=env, stdout=subprocess.PIPE,
+                                  stderr=writer, timeout=60, check=False)
+        finally:
+            os.close(writer)
+        return done.returncode
+
+    without, under = end(None, "direct"), end(shim, "full")
+    if without:
+        return f"the program does not work without the library: it ended with {without}"
+    if under != without:
+        return f"without the library the program ended with {without}, under it with {under}"
+    return None
+
+
 def killed(shim, sim, program, folder):
     def start(scenario, mode):
         return subprocess.Popen([program, scenario], env=environment(shim, sim, folder, TRAPS_MODE=mode),
@@ -79,11 +100,14 @@ def killed(shim, sim, program, folder):
     return None
 
 
+TESTS = {"quiet": quiet, "quickly": quickly, "unheard": unheard, "killed": killed}
+
+
 def main():
     shim, sim, program = map(os.path.abspath, sys.argv[1:4])
     test = sys.argv[4]
     with tempfile.TemporaryDirectory(prefix="traps-") as folder:
-        complaint = {"quiet": quiet, "quickly": quickly, "killed": killed}[test](shim, sim, program, folder)
+        complaint = TESTS[test](shim, sim, program, folder)
     if complaint:
         print(f"FAILED: {complaint}")
     return 1 if complaint else 0

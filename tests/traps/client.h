@@ -12,6 +12,10 @@
  *   full    COISSUE_MODE=full with the defaults
  *   gate    COISSUE_MODE=gate
  *   held    full, with a hold cap of 100 ms and a window of 1: launches really wait unless something flushes them
+ *   packed  full, with a hold cap of 100 ms and one pack at a time: launches wait for others of their kernel
+ *   verify  full, and each launch is replaced by its rewritten form for one member
+ *
+ * In the last two a program is told that it is full.
  *
  * How a trap is set: client_hold() fills the device with a kernel of another stream, so the policy holds what comes
  * next. The scenario then does what once went wrong, and checks the values that the CUDA model promises. What cannot be
