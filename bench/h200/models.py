@@ -36,38 +36,39 @@ LAUNCH_CALLS = ("cudaLaunchKernel", "cuLaunchKernel", "cudaLaunchCooperativeKern
 # ---- the process that is measured ------------------------------------------------------------------------------------
 
 
-def build(name, device):
-    """The model as a function without arguments, ready to run on fixed random input."""
+def make(name, **config):
+    """The model with random weights, and input for it, both in host memory and of single precision."""
     import torch
 
-    half = name.endswith("_fp16")
     kind = name.removesuffix("_fp16")
     if kind in ("resnet18", "mobilenet_v2"):
         import torchvision
 
-        model = getattr(torchvision.models, kind)()
-        data = torch.randn(1, 3, 224, 224)
-        call = lambda x: model(x)
-    elif kind == "bert":
+        return getattr(torchvision.models, kind)().eval(), torch.randn(1, 3, 224, 224)
+    if kind == "bert":
         import transformers
 
-        model = transformers.BertModel(transformers.BertConfig())
-        data = torch.randint(0, 30000, (1, 128))
-        call = lambda x: model(x)[0]
-    elif kind == "gpt2":
+        return transformers.BertModel(transformers.BertConfig(**config)).eval(), torch.randint(0, 30000, (1, 128))
+    if kind == "gpt2":
         import transformers
 
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config())
-        data = torch.randint(0, 50000, (1, 64))
-        call = lambda x: model(x).logits
-    else:
-        raise SystemExit(f"models.py: no model is called {name}")
-    model = model.to(device).eval()
+        return transformers.GPT2LMHeadModel(transformers.GPT2Config(**config)).eval(), torch.randint(0, 50000, (1, 64))
+    raise SystemExit(f"models.py: no model is called {name}")
+
+
+def build(name, device):
+    """The model as a function without arguments, ready to run on fixed random input."""
+    model, data = make(name)
+    model = model.to(device)
     data = data.to(device)
-    if half:
+    if name.endswith("_fp16"):
         model = model.half()
         data = data.half() if data.is_floating_point() else data
-    return lambda: call(data)
+    if name.startswith("bert"):
+        return lambda: model(data)[0]
+    if name.startswith("gpt2"):
+        return lambda: model(data).logits
+    return lambda: model(data)
 
 
 def synchronize(device):

@@ -6,9 +6,10 @@
 #   bench/h200/run_all.sh OUTDIR COMMIT [part...]
 #
 # Parts, in the order in which they run: smoke, launch_cost, models, cublas, traps, launch_path, scheduler, wire;
-# without any, all of them. Further parts run only if they are named: micro, twins, pairs, coalesce.
-# A part that fails or takes too long is recorded, and the others run. Each leaves OUTDIR/PART.log, and OUTDIR/PART.json
-# if it measures something; a table is printed last. The exit status is 0 if no part failed.
+# without any, all of them. Further parts run only if they are named, because all together take longer: micro, twins,
+# pairs, model_pairs, coalesce. A part that fails or takes too long is recorded, and the others run. Each leaves
+# OUTDIR/PART.log, and OUTDIR/PART.json if it measures something; a table is printed last. The exit status is 0 if no
+# part failed.
 #
 #   SHIM=FILE        measure this library instead of building one (the programs are built in any case)
 #   LIBRARIES=DIR    use the libcuda.so.1 in this folder: to try the script on a simulated device
@@ -144,6 +145,7 @@ quick_cublas=()
 quick_micro=()
 quick_twins=()
 quick_pairs=()
+more_model_pairs=()
 quick_coalesce=()
 if [ -n "${QUICK:-}" ]; then
     quick_cost=(--rounds 1 --bursts 6)
@@ -152,6 +154,7 @@ if [ -n "${QUICK:-}" ]; then
     quick_micro=(--rounds 1 --repeat 10)
     quick_twins=(--models resnet18 --passes 4)
     quick_pairs=(--code sass --streams "2,16" --rounds 100 --launches 200000 --stale-least 1)
+    more_model_pairs=(--models resnet18 --rounds "4,2,2")
     quick_coalesce=(--rounds 1 --work gemm --tenants "32,8,1")
 fi
 export build shim out commit python
@@ -170,6 +173,9 @@ part twins 130 "$python" bench/h200/twins.py --shim "$shim" --commit "$commit" -
     "${quick_twins[@]}"
 part pairs 150 "$python" bench/h200/pairs.py --shim "$shim" --commit "$commit" --json "$out/pairs.json" --seconds 120 \
     "${quick_pairs[@]}"
+[ -f "$out/twins.json" ] && more_model_pairs+=(--twins "$out/twins.json")
+part model_pairs 220 "$python" bench/h200/model_pairs.py --shim "$shim" --commit "$commit" --json "$out/model_pairs.json" \
+    --seconds 200 "${more_model_pairs[@]}"
 part coalesce 140 "$python" bench/h200/coalesce.py --shim "$shim" --commit "$commit" --json "$out/coalesce.json" \
     --seconds 110 "${quick_coalesce[@]}"
 part launch_path 60 bash -c launch_path
@@ -183,7 +189,7 @@ for name in $wanted; do
     case $name in
         smoke) grep -v thread "$log" | head -n 4 ;;
         launch_cost) grep -E '1 thread |8 threads|^met|^MISSED|failed|launch_cost:' "$log" | cut -c 1-130 ;;
-        micro | pairs | coalesce | twins) tail -n 120 "$log" | cut -c 1-180 ;;
+        micro | pairs | model_pairs | coalesce | twins) tail -n 120 "$log" | cut -c 1-180 ;;
         *) tail -n 30 "$log" | cut -c 1-180 ;;
     esac
 done
