@@ -355,6 +355,24 @@ static void carry_out(struct device *device, const struct sched_decision *decisi
                      compete);
 }
 
+/*
+ * A decision, and further ones while they are about copies and memsets, which come once for each member of a pack:
+ * hearing of everything takes longer than issuing one. After a launch the lanes' new heads are heard first, since one
+ * of them may be less advanced than those that are known.
+ */
+static void carry_out_all(struct device *device, struct sched_decision *decision, uint64_t now_ns)
+{
+    uint64_t wake_ns;
+
+    for (int i = 1;; i++) {
+        bool op = decision->count == 1 && device->lanes[decision->member[0].lane].head.kernel == 0;
+
+        carry_out(device, decision);
+        if (!op || i == DECISIONS || sched_next(device->sched, now_ns, decision, &wake_ns) != 1)
+            return;
+    }
+}
+
 /* A marker for what a lane did at home. */
 static void mark_lane(struct device *device, struct lane *lane)
 {
@@ -457,10 +475,7 @@ static void device_loop(struct device *device)
             device->feed_waits = feed->round(feed->argument, now_ns);
         survey(device, now_ns);
         if (sched_next(device->sched, now_ns, &decision, &wake_ns) == 1) {
-            /* What was heard serves for several decisions: hearing costs more than deciding. */
-            for (int i = 1; carry_out(device, &decision), i < DECISIONS; i++)
-                if (sched_next(device->sched, now_ns, &decision, &wake_ns) != 1)
-                    break;
+            carry_out_all(device, &decision, now_ns);
             idle_since = 0;
         } else if (wake_ns != UINT64_MAX) {
             mark_flight(device);
