@@ -105,6 +105,19 @@ const void *ring_peek(struct ring *ring, uint32_t *bytes);
  */
 const void *ring_look(const struct ring *ring, uint64_t *position, uint32_t *bytes);
 
+/*
+ * Consumer. Asks the memory for what the next ring_peek will read, and the `bytes` behind it: for one who has several
+ * rings to look at, whose records other cores have written.
+ */
+static inline void ring_prefetch(const struct ring *ring, uint32_t bytes)
+{
+    uint64_t offset = atomic_load_explicit(&ring->ends->consumed, memory_order_relaxed) & (ring->size - 1);
+
+    __builtin_prefetch(&ring->words[offset / RING_UNIT], 1);
+    for (uint32_t at = 0; at < bytes && offset + at < ring->size; at += CACHE_LINE)
+        __builtin_prefetch(ring->data + offset + at);
+}
+
 /* Consumer. Gives up the record of the last ring_peek, which must not have been NULL. */
 void ring_pop(struct ring *ring);
 

@@ -19,6 +19,7 @@
 
 enum {
     AHEAD = 2,         /* records in a lane of the engine: the head, and the one that becomes it */
+    USUAL_BYTES = 512, /* of a launch of PyTorch or cuDNN with its parameters, at most */
     BATCH = 16,        /* records of one lane in one round, so that others get their turn */
     STUCK_NS = 5000000 /* somebody waits, and nothing is complete: the context is asked whether it lives */
 };
@@ -210,6 +211,13 @@ static const struct wire_record *next_record(struct session *session, struct ses
     return &copy.record;
 }
 
+/* The lane of the engine has room for another record. */
+static bool has_room(const struct session_lane *lane)
+{
+    return lane->lane &&
+           lane->taken - lane->base - atomic_load_explicit(&lane->lane->issued, memory_order_acquire) < AHEAD;
+}
+
 /* True: there may be more, look again in the next round. */
 static bool take_records(struct session *session, uint32_t number)
 {
@@ -219,9 +227,7 @@ static bool take_records(struct session *session, uint32_t number)
     if (!lane->lane)
         return false;
     for (int i = 0; i < BATCH; i++) {
-        uint64_t issued = lane->base + atomic_load_explicit(&lane->lane->issued, memory_order_acquire);
-
-        if (lane->taken - issued >= AHEAD)
+        if (!has_room(lane))
             return true;
         if (!next_record(session, lane))
             return false;
@@ -303,14 +309,27 @@ static bool hear_lane(struct session *session, uint32_t number, uint64_t now_ns)
     return true;
 }
 
+/*
+ * Which lanes to look at. Their records were written by other cores, and are asked for all at once: one after the
+ * other, waiting for memory would take longer than everything else.
+ */
+static void hear_touches(struct session *session)
+{
+    if (atomic_load_explicit(&session->area->touched, memory_order_relaxed))
+        session->pending |= atomic_exchange_explicit(&session->area->touched, 0, memory_order_seq_cst);
+    for (uint32_t bits = session->pending; bits; bits &= bits - 1) {
+        const struct session_lane *lane = &session->lane[__builtin_ctz(bits)];
+
+        if (has_room(lane))
+            ring_prefetch(&lane->ring, USUAL_BYTES);
+    }
+}
+
 static bool round_of(struct session *session, uint64_t now_ns)
 {
     bool waits = false;
-    uint32_t bits;
+    uint32_t bits = session->pending;
 
-    if (atomic_load_explicit(&session->area->touched, memory_order_relaxed))
-        session->pending |= atomic_exchange_explicit(&session->area->touched, 0, memory_order_seq_cst);
-    bits = session->pending;
     session->pending = 0;
     for (; bits && session->fed && !session->closed; bits &= bits - 1) {
         uint32_t number = (uint32_t)__builtin_ctz(bits);
@@ -347,6 +366,12 @@ bool feed_round(void *argument, uint64_t now_ns)
 
     atomic_store_explicit(&worker->round_ns, now_ns, memory_order_relaxed);
     lock_take(&worker->lock);
+    for (uint32_t i = 0; i < SESSIONS_MAX; i++)
+        if (worker->sessions[i] && worker->sessions[i]->fed)
+            __builtin_prefetch(&worker->sessions[i]->area->touched, 1);
+    for (uint32_t i = 0; i < SESSIONS_MAX; i++)
+        if (worker->sessions[i] && worker->sessions[i]->fed)
+            hear_touches(worker->sessions[i]);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
         if (worker->sessions[i] && worker->sessions[i]->fed)
             waits |= round_of(worker->sessions[i], now_ns);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { PACKS = 8, HOLD_CAP_NS = 5000000 }; /* measured with 16 PyTorch servers on an H200, bench/README.md */
 enum { PATIENT_TIMES = 5, FAST_US = 1000, SLOW_US = 1000000 };
 #define CALM_NS UINT64_C(10000000000) /* who served that long has not failed in a row */
 
@@ -66,6 +67,11 @@ int main(int count, char **arguments)
         return 2;
     }
     config_read(&options.config, get, environ, complain, NULL);
+    /* Many tenants make wide packs, which take longer to gather than in one process. */
+    if (!getenv("COISSUE_HOLD_CAP_US"))
+        options.config.hold_cap_ns = HOLD_CAP_NS;
+    if (!getenv("COISSUE_PACKS"))
+        options.config.packs = PACKS;
     log_set((enum log_level)options.config.log_level, STDERR_FILENO);
     status = broker_work(&options);
     if (status == BROKER_AGAIN) {

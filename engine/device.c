@@ -308,12 +308,11 @@ static void issue_head(struct device *device, struct lane *lane, enum sched_reas
     struct convoy *convoy = atomic_load_explicit(&lane->away, memory_order_relaxed);
     struct sched_launch launch;
 
-    if (convoy && ++lane->singles > AWAY_SINGLES) {
+    if (convoy && ++lane->singles > AWAY_SINGLES)
         lane_go_home(lane);
-        convoy = NULL;
-    }
     if (!lane_issue_one(lane, reason, &launch))
         return;
+    convoy = atomic_load_explicit(&lane->away, memory_order_relaxed); /* it may have gone home */
     sched_issued(device->sched, lane->index, &launch, clock_ns());
     lane->told_issued = launch.seq;
     if (convoy)

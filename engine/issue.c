@@ -236,12 +236,17 @@ void lane_issued(struct lane *lane, const struct record *record, const struct sc
 bool lane_issue_one(struct lane *lane, enum sched_reason reason, struct sched_launch *launch)
 {
     const struct record *record = lane_head(lane, launch);
-    const bool away = atomic_load_explicit(&lane->away, memory_order_relaxed) != NULL;
-    struct issue issue = {.reason = reason, .at = lane_tail(lane), .begin_ns = clock_ns()};
+    struct issue issue = {.reason = reason, .begin_ns = clock_ns()};
     CUresult result = CUDA_SUCCESS;
+    bool away;
 
     if (!record)
         return false;
+    /* A copy at the beginning of a burst must not stop the others of a convoy that the lane was in before. */
+    if (lane_is_idle(lane))
+        lane_go_home(lane);
+    away = atomic_load_explicit(&lane->away, memory_order_relaxed) != NULL;
+    issue.at = lane_tail(lane);
     switch (record->kind) {
     case RECORD_LAUNCH:
         result = issue_launch(lane, record);

@@ -144,6 +144,17 @@ static inline bool lane_is_settled(const struct lane *lane)
 /* There is something about this lane that the device's thread should hear of. Any thread, after having stored it. */
 void lane_touch(const struct lane *lane);
 
+/*
+ * Nothing of the lane is on its way. Only where all that its stream does are its records: a program puts work of its
+ * own into its streams, that nobody counts. Needs the issue lock.
+ */
+static inline bool lane_is_idle(const struct lane *lane)
+{
+    return lane->engine->options.feed &&
+           atomic_load_explicit(&((struct lane *)lane)->completed, memory_order_acquire) >=
+               atomic_load_explicit(&((struct lane *)lane)->issued, memory_order_relaxed);
+}
+
 /* Publishes a record and tells the device's thread. */
 static inline void lane_commit(struct lane *lane, struct record *record)
 {

@@ -171,7 +171,8 @@ static struct convoy *choose_convoy(const struct gathering *all, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         const struct convoy *convoy = atomic_load_explicit(&all->member[i].lane->away, memory_order_relaxed);
 
-        if (convoy) {
+        /* One that has nothing on its way costs nothing to bring elsewhere, so those that have decide. */
+        if (convoy && !lane_is_idle(all->member[i].lane)) {
             there[convoy - context->convoys]++;
             any = true;
         }
