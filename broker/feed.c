@@ -266,7 +266,12 @@ static void publish(struct session *session, uint32_t number, uint64_t completed
     atomic_store_explicit(&words->completed, completed, memory_order_release);
     /* seq_cst: pairs with the sleeper, which counts itself and then compares `done` in the kernel. */
     atomic_store_explicit(&words->done, (uint32_t)completed, memory_order_seq_cst);
-    if (atomic_load_explicit(&words->sleepers, memory_order_seq_cst) > 0)
+    /*
+     * Only for what is waited for: a server waits for the last of a hundred launches, and waking it for each would take
+     * longer than all else here. Who waits for less than others of its lane looks again by itself.
+     */
+    if ((int32_t)((uint32_t)completed - atomic_load_explicit(&words->wanted, memory_order_relaxed)) >= 0 &&
+        atomic_load_explicit(&words->sleepers, memory_order_seq_cst) > 0)
         wake_shared(&words->done, INT32_MAX);
 }
 

@@ -42,7 +42,7 @@ struct wire_lane {
 
     /* The client writes these. */
     _Alignas(CACHE_LINE) _Atomic uint32_t wanted; /* a count that somebody waits for: the broker makes haste to know */
-    _Atomic uint32_t sleepers;                    /* threads that sleep on `done`: it must be woken */
+    _Atomic uint32_t sleepers; /* threads that sleep on `done`, a millisecond at most: woken when it reaches `wanted` */
     /* Written by the client's device behind work in its own stream; WIRE_WAIT_HOME waits for it. Starts at 0. */
     _Alignas(CACHE_LINE) _Atomic uint32_t home;
 
