@@ -365,10 +365,13 @@ static void tell_fault(struct worker *worker, uint32_t fault)
 
 bool feed_round(void *argument, uint64_t now_ns)
 {
+    static bool entered; /* questions about functions need a context */
     struct worker *worker = argument;
     uint32_t fault;
     bool waits = false;
 
+    if (!entered)
+        entered = worker->driver.cuCtxSetCurrent(worker->context) == CUDA_SUCCESS;
     atomic_store_explicit(&worker->round_ns, now_ns, memory_order_relaxed);
     lock_take(&worker->lock);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)

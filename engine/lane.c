@@ -100,6 +100,7 @@ static struct context *context_make(struct engine *engine, CUcontext handle)
     atomic_store_explicit(&context->latched, CUDA_SUCCESS, memory_order_relaxed);
     atomic_store_explicit(&context->legacy, NULL, memory_order_relaxed);
     atomic_store_explicit(&context->blocking, 0, memory_order_relaxed);
+    atomic_store_explicit(&context->strangers, false, memory_order_relaxed);
     __atomic_store_n(&context->handle, handle, __ATOMIC_RELEASE);
     return context;
 }

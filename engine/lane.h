@@ -32,6 +32,7 @@ struct context {
     _Atomic CUresult latched;      /* what issuing a held launch failed with, to be returned by the next call */
     _Atomic(struct lane *) legacy; /* lane of the null stream, once there is one */
     _Atomic uint32_t blocking; /* lanes of blocking streams, ever made: 0 means that the null stream has no company */
+    _Atomic bool strangers;    /* there was work in a stream that has no lane, so may be blocking */
     uint32_t generation;       /* raised each time the slot is used for another context */
     /*
      * Completion words, one cache line per lane slot, written by the device. Our own memory, registered with the

@@ -7,7 +7,7 @@
  * anew. Knowledge is dropped before the driver's call, so that no launch uses it meanwhile, and once more after,
  * because a launch of another thread may have learned a handle that the driver then gave to another function.
  */
-#include "shim/shim.h"
+#include "shim/remote.h"
 
 #include "engine/code.h"
 #include "engine/function.h"
@@ -54,6 +54,26 @@ static bool shim_wants_code(void)
     return shim_engine->options.coalesce || shim_engine->options.verify || shim_config.broker != BROKER_OFF;
 }
 
+/*
+ * The driver loads a function's code when the program gets it from its module, or loads it; a program may rely on that,
+ * because loading can wait for what runs, and what runs for this function. So it is loaded in the broker at that time
+ * too.
+ */
+static void load_remotely(CUfunction function)
+{
+    struct remote *remote = remote_current();
+    const struct function *known = remote ? function_get(shim_engine, function) : NULL;
+
+    if (known)
+        remote_function(remote, known);
+}
+
+static void derive_function(CUfunction function, CUmodule module)
+{
+    code_derived(shim_engine, (uint64_t)function, (uint64_t)module);
+    load_remotely(function);
+}
+
 static void derive_all(void *const *handles, unsigned int count, const void *parent)
 {
     for (unsigned int i = 0; i < count; i++)
@@ -78,8 +98,7 @@ LOADS(cuLibraryLoadFromFile, code_loaded_file(shim_engine, (uint64_t)*library, t
          unsigned int, numJitOptions, CUlibraryOption *, libraryOptions, void **, libraryOptionValues, unsigned int,
          numLibraryOptions))
 
-DERIVES(cuModuleGetFunction, code_derived(shim_engine, (uint64_t)*hfunc, (uint64_t)hmod),
-        P3(CUfunction *, hfunc, CUmodule, hmod, const char *, name))
+DERIVES(cuModuleGetFunction, derive_function(*hfunc, hmod), P3(CUfunction *, hfunc, CUmodule, hmod, const char *, name))
 DERIVES(cuModuleEnumerateFunctions, derive_all((void *const *)functions, numFunctions, mod),
         P3(CUfunction *, functions, unsigned int, numFunctions, CUmodule, mod))
 DERIVES(cuLibraryGetKernel, code_derived(shim_engine, (uint64_t)*pKernel, (uint64_t)library),
@@ -182,5 +201,21 @@ SHIM_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, 
     result = real(attrib, val, kernel, dev);
     /* Its CUfunctions, one per context, have other handles than the kernel's: all are asked for again. */
     function_forget_all(shim_engine);
+    return order_result(result);
+}
+
+SHIM_EXPORT CUresult cuFuncLoad(CUfunction function)
+{
+    typeof(shim_driver.cuFuncLoad) real = shim_real(cuFuncLoad);
+    CUresult result;
+
+    if (unlikely(!real))
+        return SHIM_NO_DRIVER;
+    if (!shim_active())
+        return real(function);
+    order_context(NULL, CU_ID_cuFuncLoad);
+    result = real(function);
+    if (result == CUDA_SUCCESS && shim_wants_code())
+        load_remotely(function);
     return order_result(result);
 }

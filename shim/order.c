@@ -89,6 +89,8 @@ void order_stream(struct stream_key key, enum cu_entry entry)
 
     if (!context)
         return; /* nothing was ever held there */
+    if (!lane && !stream_is_legacy(key))
+        atomic_store_explicit(&context->strangers, true, memory_order_release);
     if (stream_is_legacy(key))
         flush_blocking(context, entry);
     else if (!lane || lane->blocking)

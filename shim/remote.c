@@ -21,6 +21,7 @@
 enum {
     AGAIN_NS = 250000000, /* between attempts to connect to a broker that was lost */
     AGAIN_US = 20000,     /* and to one that hung up */
+    EXIT_LOOK_US = 50,
 };
 #define REQUEST_NS UINT64_C(10000000000) /* the broker's driver may load a large image meanwhile */
 #define RESTART_NS UINT64_C(2000000000)  /* a broker whose context was lost is there again after that */
@@ -239,6 +240,7 @@ static void forget_before(struct remote *remote)
 
 static struct remote *connect_device(CUdevice device)
 {
+    CUstreamCaptureMode mode = remote_relax();
     struct remote *before, *remote;
 
     lock_take(&connecting);
@@ -262,6 +264,7 @@ static struct remote *connect_device(CUdevice device)
     log_info("device %d: launches go to the broker", device);
 out:
     lock_drop(&connecting);
+    remote_unrelax(mode);
     return remote && remote_is_alive(remote) ? remote : NULL;
 }
 
@@ -325,6 +328,19 @@ static bool connection_ended(const struct remote *remote)
     return result == 0 || (result < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
+/*
+ * Something was taken and is not known to be complete. To give that up is an error for the program, so a broker that
+ * has merely not run for a while, on a machine with much to do, gets more time.
+ */
+static bool owes(const struct remote *remote)
+{
+    for (uint32_t i = 0; i < WIRE_LANES; i++)
+        if (atomic_load_explicit(&remote->area->lane[i].taken, memory_order_acquire) >
+            atomic_load_explicit(&remote->area->lane[i].completed, memory_order_acquire))
+            return true;
+    return false;
+}
+
 bool remote_is_well(struct remote *remote, uint64_t since_ns)
 {
     uint64_t beat_ns, now_ns = clock_ns();
@@ -342,7 +358,7 @@ bool remote_is_well(struct remote *remote, uint64_t since_ns)
     errno = kept;
     if (ended || atomic_load_explicit(&remote->area->state, memory_order_acquire) == WIRE_GONE)
         remote_lose(remote, "it has ended");
-    else if (now_ns > beat_ns + WIRE_SILENT_NS)
+    else if (now_ns > beat_ns + (owes(remote) ? WIRE_OWED_NS : WIRE_SILENT_NS))
         remote_lose(remote, "it hangs");
     return remote_is_alive(remote);
 }
@@ -356,6 +372,43 @@ bool remote_drain(struct remote *remote)
             return false;
     }
     return true;
+}
+
+CUstreamCaptureMode remote_relax(void)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (shim_driver.cuThreadExchangeStreamCaptureMode)
+        shim_driver.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void remote_unrelax(CUstreamCaptureMode mode)
+{
+    if (shim_driver.cuThreadExchangeStreamCaptureMode)
+        shim_driver.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+static bool all_taken(const struct remote *remote)
+{
+    for (uint32_t i = 0; i < WIRE_LANES; i++)
+        if (atomic_load_explicit(&((struct remote *)remote)->lane[i].sent, memory_order_acquire) >
+            atomic_load_explicit(&remote->area->lane[i].taken, memory_order_acquire))
+            return false;
+    return true;
+}
+
+void remote_exit(uint64_t limit_ns)
+{
+    uint64_t begin_ns = clock_ns();
+
+    for (int i = 0; i < ENGINE_DEVICES_MAX; i++) {
+        struct remote *remote = atomic_load_explicit(&devices[i].remote, memory_order_acquire);
+
+        while (remote && remote_is_alive(remote) && !all_taken(remote) && clock_ns() - begin_ns < limit_ns &&
+               remote_is_well(remote, begin_ns))
+            usleep(EXIT_LOOK_US);
+    }
 }
 
 /* ---- lanes ---- */

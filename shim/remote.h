@@ -120,6 +120,16 @@ int64_t remote_function(struct remote *remote, const struct function *function);
 /* Waits until all that was sent is complete, in all lanes of the device. False: the broker was lost meanwhile. */
 bool remote_drain(struct remote *remote);
 
+/*
+ * Calls of ours must not end a capture of another thread, nor fail because of one (traps: 24). What the mode was, for
+ * remote_unrelax.
+ */
+CUstreamCaptureMode remote_relax(void);
+void remote_unrelax(CUstreamCaptureMode mode);
+
+/* The process ends: what was sent is taken by the broker, which finishes it. Waits no longer than that. */
+void remote_exit(uint64_t limit_ns);
+
 /* --- remote_lose.c --- */
 
 /* Falls back, for the reason given; returns when launches may go home. Any number of times, from any thread. */

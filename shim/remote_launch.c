@@ -201,6 +201,25 @@ static bool is_dirty(const struct remote_lane *lane)
 }
 
 /*
+ * All that home has in the lane's stream is known to be complete, and so is what the rule of the null stream puts
+ * before the lane's next work. The driver answers for one stream, so where that rule holds it is asked for both, and
+ * for the null stream only while no stream is known that it would wait for.
+ */
+static bool home_is_idle(const struct remote_lane *lane)
+{
+    const struct lane *local = lane->lane;
+
+    /* What there was before the first lane of the context, nobody has seen. */
+    if (local->legacy && lane->home == 0)
+        return false;
+    if (local->legacy && (atomic_load_explicit(&local->context->blocking, memory_order_acquire) > 0 ||
+                          atomic_load_explicit(&local->context->strangers, memory_order_acquire)))
+        return false;
+    return shim_driver.cuStreamQuery(local->stream) == CUDA_SUCCESS &&
+           (!local->blocking || shim_driver.cuStreamQuery(NULL) == CUDA_SUCCESS);
+}
+
+/*
  * What is pushed next comes behind what the program has put into its own stream so far. Often that is complete, and
  * then a question to the driver is all. `fenced` is stored last: a thread that finds the lane clean finds the wait in
  * the ring.
@@ -210,12 +229,13 @@ static void fence(struct remote_lane *lane)
     CUstream home = lane->lane->stream;
     CUdeviceptr word = lane->remote->area_on_device + offsetof(struct wire_area, lane) +
                        lane->number * sizeof(struct wire_lane) + offsetof(struct wire_lane, home);
+    CUstreamCaptureMode mode = remote_relax();
     uint32_t worked;
     bool fenced;
 
     lock_take(&lane->fence);
     worked = atomic_load_explicit(&lane->worked, memory_order_acquire);
-    fenced = !is_dirty(lane) || shim_driver.cuStreamQuery(home) == CUDA_SUCCESS;
+    fenced = !is_dirty(lane) || home_is_idle(lane);
     if (!fenced &&
         shim_driver.cuStreamWriteValue32_v2(home, word, lane->home + 1, CU_STREAM_WRITE_VALUE_DEFAULT) == CUDA_SUCCESS)
         fenced = push_wait(lane, WIRE_WAIT_HOME, lane->number, ++lane->home);
@@ -224,6 +244,7 @@ static void fence(struct remote_lane *lane)
     if (fenced)
         atomic_store_explicit(&lane->fenced, worked, memory_order_release);
     lock_drop(&lane->fence);
+    remote_unrelax(mode);
 }
 
 /* The rule of the null stream, among what the broker has. See order.c. */
@@ -316,7 +337,7 @@ bool remote_stands(struct stream_key key, struct remote_lane **lane, uint64_t *c
     if (!found || found->lane->blocking ||
         (found->lane->legacy && atomic_load_explicit(&found->lane->context->blocking, memory_order_acquire) > 0))
         return false;
-    if (is_dirty(found) && shim_driver.cuStreamQuery(found->lane->stream) != CUDA_SUCCESS)
+    if (is_dirty(found) && !home_is_idle(found))
         return false;
     for (uint32_t i = 0; i < WIRE_LANES; i++)
         if (!remote_has(&found->remote->lane[i], atomic_load_explicit(&found->behind[i], memory_order_acquire)))
@@ -480,6 +501,15 @@ void remote_await(struct lane *lane)
     latch_error(lane, remote);
 }
 
+static bool captures(CUstream stream)
+{
+    CUstreamCaptureStatus status;
+
+    return atomic_load_explicit(&shim_engine->captures, memory_order_seq_cst) > 0 &&
+           (!shim_driver.cuStreamIsCapturing || shim_driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+            status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
 /* The stream `at` waits on the device for a count of a lane. Its context is current. */
 static void stream_waits(CUstream at, struct remote_lane *lane, uint64_t count)
 {
@@ -488,8 +518,8 @@ static void stream_waits(CUstream at, struct remote_lane *lane, uint64_t count)
 
     if (remote_has(lane, count))
         return;
-    /* Nothing of ours may enter a graph, so while anything captures the host waits. */
-    if (atomic_load_explicit(&shim_engine->captures, memory_order_seq_cst) > 0 ||
+    /* Nothing of ours may enter a graph, so for a stream that captures the host waits. */
+    if (captures(at) ||
         shim_driver.cuStreamWaitValue32_v2(at, word, (uint32_t)count, CU_STREAM_WAIT_VALUE_GEQ) != CUDA_SUCCESS)
         remote_wait(lane, count, UINT64_MAX);
     else

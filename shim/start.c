@@ -5,7 +5,7 @@
  * It begins when the program's own cuInit has succeeded, never by itself, and does then: read the configuration, set up
  * the log, make the engine's tables, open the trace if one is wanted. Threads start later, with the first held launch.
  */
-#include "shim/shim.h"
+#include "shim/remote.h"
 
 #include "base/clock.h"
 #include "base/fd.h"
@@ -203,6 +203,7 @@ static void at_exit(void)
         return; /* the child of a fork, or nothing ever began */
     atomic_store_explicit(&shim_words->mode, MODE_OFF, memory_order_relaxed);
     lanes_flush(shim_engine, NULL, SCHED_REASON_DRAIN);
+    remote_exit(EXIT_WAIT_NS);
     engine_stop(shim_engine);
     lanes_pass(shim_engine);
     atomic_store_explicit(&shim_words->active, 0, memory_order_release);

@@ -33,6 +33,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from broker import Broker, BrokerFailure, clean_environment  # pylint: disable=wrong-import-position
 
 HOME_MS = 100  # clients of a broker that is gone are at home after this, at the latest
+OWED_MS = 1000
 TIMEOUT_S = 60
 ILLEGAL_ADDRESS = 700
 LAUNCH = re.compile(r"^\d+ tid=\d+ cuLaunchKernel(?:Ex)?(?:_ptsz)? = 0\b")
@@ -382,7 +383,8 @@ def at_home_in_time(test, client, since_ns):
     result = client.result
     if result["error"]:
         late_ms = (result["error_ns"] - since_ns) / 1e6
-        need(late_ms <= limit_ms, f"{client.name} was told after {late_ms:.0f} ms")
+        # Of a broker that hangs, work that it has begun is given more time (wire/area.h).
+        need(late_ms <= OWED_MS + test.options.slack_ms, f"{client.name} was told after {late_ms:.0f} ms")
         return late_ms
     begin, end = result["longest_ns"], result["longest_ns"] + result["longest_us"] * 1000
     if not begin <= since_ns <= end:

@@ -240,6 +240,11 @@ def run_beside_a_broker(options, folder):
         return 1
 
 
+def complaints(broker):
+    """What a broker says, without the line in which it says that it serves."""
+    return "".join(line for line in broker.said().splitlines(True) if not line.startswith("coissue serve: device"))
+
+
 def run(options, folder, broker=None):
     env = environment(options, folder)
     process = subprocess.Popen([options.program, options.scenario], env=env, stdin=subprocess.DEVNULL,
@@ -258,7 +263,7 @@ def run(options, folder, broker=None):
     if process.returncode == 77:
         return 77
     try:
-        judge(options, folder, process, stdout, stderr + broker.said() if broker else stderr)
+        judge(options, folder, process, stdout, stderr + complaints(broker) if broker else stderr)
     except Failure as failure:
         print(f"FAILED: {failure}")
         return 1
