@@ -215,23 +215,55 @@ Test(pack, keeps_a_last_wave_that_is_half_full)
     sched_destroy(sched);
 }
 
-Test(pack, has_no_more_than_eight_waves)
+Test(pack, has_no_more_waves_than_others_can_wait_for)
 {
     struct sched *sched = make_packs(2, CAP, 17);
 
     occupy(sched, 16);
     for (uint32_t lane = 0; lane < 16; lane++)
-        offer(sched, lane, packable(1, 1 + lane, 10, 5)); /* a wave each */
-    cr_expect(eq(u32, decide(sched, 20).count, 8));
+        offer(sched, lane, packable(1, 1 + lane, 100, 5)); /* ten waves each */
+    cr_expect(eq(u32, decide(sched, 20).count, 12));
     sched_destroy(sched);
 }
 
-Test(pack, a_launch_that_is_larger_than_eight_waves_goes)
+Test(pack, the_least_advanced_lane_goes_first_and_so_catches_up)
+{
+    struct sched *sched = make_packs(8, CAP, 3);
+
+    occupy(sched, 2);
+    for (uint64_t seq = 1; seq <= 3; seq++)
+        issue(sched, 0, packable(seq, 0, 1, 5), 0);
+    issue(sched, 1, packable(1, 0, 1, 5), 0);
+    offer(sched, 0, packable(4, 1, 1, 7)); /* older, but its lane is ahead */
+    offer(sched, 1, packable(2, 9, 1, 6));
+    pass(sched, 1, packable(2, 9, 1, 6), 10, SCHED_REASON_FITS);
+    /* Now it has come to the same kernel. */
+    offer(sched, 1, packable(3, 9, 1, 7));
+    expect_pack(sched, 11, 1 << 0 | 1 << 1, SCHED_REASON_PACK);
+    sched_destroy(sched);
+}
+
+Test(pack, a_lane_that_was_idle_begins_anew_and_is_not_ahead)
+{
+    struct sched *sched = make_packs(8, CAP, 3);
+
+    occupy(sched, 2);
+    for (uint64_t seq = 1; seq <= 3; seq++)
+        issue(sched, 0, packable(seq, 0, 1, 5), 0);
+    sched_complete(sched, 0, 3, 1);
+    issue(sched, 1, packable(1, 0, 1, 5), 1);
+    offer(sched, 1, packable(2, 2, 1, 6));
+    offer(sched, 0, packable(4, 3, 1, 7));
+    pass(sched, 0, packable(4, 3, 1, 7), 10, SCHED_REASON_FITS);
+    sched_destroy(sched);
+}
+
+Test(pack, a_launch_that_is_larger_than_any_pack_goes)
 {
     struct sched *sched = make_packs(2, CAP, 2);
 
     occupy(sched, 1);
-    offer(sched, 0, packable(1, 1, 500, 5));
+    offer(sched, 0, packable(1, 1, 5000, 5));
     cr_expect(eq(u32, decide(sched, 2).count, 1));
     sched_destroy(sched);
 }
