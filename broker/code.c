@@ -128,7 +128,8 @@ int64_t code_take(struct worker *worker, const struct wire_request *request, int
 
 /*
  * A kernel runs here only if it is the same kernel here: if it uses no writable variable of its module and calls
- * nothing of the driver. The rewriter finds that out on its way, so a kernel that it takes may come.
+ * nothing of the driver. The rewriter finds that out on its way, so a kernel that it takes may come; of the others this
+ * is asked alone.
  */
 static int check_isolated(const struct worker *worker, const struct code_image *image, const char *kernel,
                           enum coalesce_refusal *refusal)
@@ -139,11 +140,11 @@ static int check_isolated(const struct worker *worker, const struct code_image *
                                      .kernel = kernel,
                                      .unproven = true};
     struct coalesce_output output;
-    int error = coalesce_rewrite(&source, worker->capability, 1, 0, &output, refusal);
 
-    if (error == 0)
-        free(output.image);
-    return error;
+    if (coalesce_rewrite(&source, worker->capability, 1, 0, &output, refusal) < 0)
+        return coalesce_isolated(&source, refusal);
+    free(output.image);
+    return 0;
 }
 
 /* Needs code_lock, and the context current. */

@@ -110,4 +110,12 @@ int sass_rewrite(const struct coalesce_source *source, unsigned sm, uint32_t mem
 int ptx_rewrite(const struct coalesce_source *source, unsigned sm, uint32_t members, unsigned form,
                 struct coalesce_output *output, enum coalesce_refusal *refusal);
 
+/*
+ * Does the kernel compute the same if its module is loaded a second time, in another process? It does if it uses no
+ * writable variable of the module, no texture, and no function of the driver that has state there (printf, malloc).
+ * __constant__ variables are not looked at: whoever knows that the program can write them must refuse by itself. 0,
+ * -ENOTSUP or -EINVAL with a refusal, -ENOMEM. Of `source`, only the code and the kernel's name are read.
+ */
+int coalesce_isolated(const struct coalesce_source *source, enum coalesce_refusal *refusal);
+
 #endif

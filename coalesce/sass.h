@@ -192,6 +192,13 @@ enum sass_read sass_classify(const struct sass_facts *facts, const struct sass_i
 /* A function of the driver that no kernel comes back from. */
 bool sass_never_returns(const char *function);
 
+/* ---- sass_image.c: what a relocation's symbol is ---- */
+
+bool sass_is_texture(const struct cubin_symbol *symbol);
+bool sass_is_module_variable(const struct cubin *cubin, const struct cubin_symbol *symbol);
+/* Of those, one that is never written, so that a copy of it is as good. */
+bool sass_is_constant_table(const struct cubin *cubin, const struct cubin_symbol *symbol);
+
 struct sass_word sass_word_at(const unsigned char *code, uint64_t offset);
 
 /* ---- sass_rewrite.c ---- */

@@ -15,7 +15,6 @@ enum {
     KPARAM_SIZE_MAX = 16383, /* in the first kind of record: 14 bits */
     KPARAM_FLAGS = 0x1f000,  /* of the first kind: bank 0x1f, alignment 1, as ptxas writes */
     R_CUDA_64 = 2,           /* an address of 64 bits */
-    SYMBOL_TEXTURE = 10,     /* symbol types from here on: textures, samplers, surfaces */
 };
 
 struct job {
@@ -61,7 +60,12 @@ static int make_layout(struct job *job, uint32_t members, unsigned form, enum co
 
 /* ---- variables ---- */
 
-static bool is_module_variable(const struct cubin *cubin, const struct cubin_symbol *symbol)
+bool sass_is_texture(const struct cubin_symbol *symbol)
+{
+    return (symbol->info & 15) >= 10 && (symbol->info & 15) <= 13; /* types of textures, samplers, surfaces */
+}
+
+bool sass_is_module_variable(const struct cubin *cubin, const struct cubin_symbol *symbol)
 {
     const struct cubin_section *home;
 
@@ -77,7 +81,7 @@ static bool is_module_variable(const struct cubin *cubin, const struct cubin_sym
  * Tables of the mathematical functions, string literals ($str, $str$1) and names of functions (__unnamed_1): never
  * written, so a copy of them is as good.
  */
-static bool is_constant_table(const struct cubin *cubin, const struct cubin_symbol *symbol)
+bool sass_is_constant_table(const struct cubin *cubin, const struct cubin_symbol *symbol)
 {
     return symbol->section && strcmp(cubin->sections[symbol->section].name, ".nv.global.init") == 0 &&
            (strncmp(symbol->name, "__cudart_", 9) == 0 || strcmp(symbol->name, "$str") == 0 ||
@@ -96,14 +100,14 @@ static int find_fate(struct job *job, const struct cubin_section *section, const
     uint64_t address;
 
     *fate = KEEP;
-    if ((symbol->info & 15) >= SYMBOL_TEXTURE && (symbol->info & 15) <= 13)
+    if (sass_is_texture(symbol))
         return refuse(refusal, COALESCE_TEXTURE);
     if (symbol->section == 0 && (symbol->info & 15) == CUBIN_SYMBOL_FUNCTION)
         return sass_never_returns(symbol->name) ? 0 : refuse(refusal, COALESCE_CALLS_OUT);
     if (symbol->section && symbol->section < cubin->section_count &&
         strncmp(cubin->sections[symbol->section].name, ".nv.constant3", 13) == 0)
         job->constants = true;
-    if (!is_module_variable(cubin, symbol) || is_constant_table(cubin, symbol))
+    if (!sass_is_module_variable(cubin, symbol) || sass_is_constant_table(cubin, symbol))
         return 0;
     address = job->source->address ? job->source->address(job->source->context, symbol->name) : 0;
     if (address == 0 || relocation->type != R_CUDA_64 || (target->flags & CUBIN_EXECUTE) || !target->data ||

@@ -631,3 +631,45 @@ Test(compiler, takes_what_is_written)
     free(own);
     free(other);
 }
+
+/* ---- what must stay in its process ---- */
+
+static enum coalesce_refusal isolation(const char *text)
+{
+    struct coalesce_source source = {.code = COALESCE_PTX, .bytes = text, .size = strlen(text), .kernel = "k"};
+    enum coalesce_refusal refusal = COALESCE_NONE;
+    int error = coalesce_isolated(&source, &refusal);
+
+    cr_expect(eq(int, error, refusal == COALESCE_NONE ? 0 : -ENOTSUP), "%s", text);
+    return refusal;
+}
+
+Test(isolated, by_what_a_kernel_mentions)
+{
+    const char *global = HEADER ".global .u32 v;\n"
+                                ".visible .entry k() { .reg .b32 %r<3>; ld.global.u32 %r1, [v]; ret; }";
+    const char *others = HEADER ".global .u32 v;\n.visible .entry k() { ret; }\n"
+                                ".visible .entry other() { .reg .b32 %r<3>; ld.global.u32 %r1, [v]; ret; }";
+    const char *through = HEADER ".global .u32 v;\n"
+                                 ".func f() { .reg .b32 %r<3>; ld.global.u32 %r1, [v]; ret; }\n"
+                                 ".visible .entry k() { call f; ret; }";
+    const char *pointed = HEADER ".global .u32 v;\n.const .u64 p = v;\n"
+                                 ".visible .entry k() { .reg .b64 %rd<3>; ld.const.u64 %rd1, [p]; ret; }";
+    const char *out = HEADER ".extern .func vprintf();\n.visible .entry k() { call vprintf; ret; }";
+    const char *assertion = HEADER ".extern .func __assertfail();\n.visible .entry k() { call __assertfail; ret; }";
+    const char *texture = HEADER ".global .texref t;\n"
+                                 ".visible .entry k() { .reg .f32 %f<5>; .reg .b32 %r<2>; "
+                                 "tex.1d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [t, {%r1}]; ret; }";
+    const char *constant = HEADER ".const .u32 c = 1;\n"
+                                  ".visible .entry k() { .reg .b32 %r<3>; ld.const.u32 %r1, [c]; ret; }";
+
+    cr_expect(eq(int, isolation(global), COALESCE_GLOBAL));
+    cr_expect(eq(int, isolation(others), COALESCE_NONE));
+    cr_expect(eq(int, isolation(through), COALESCE_GLOBAL));
+    cr_expect(eq(int, isolation(pointed), COALESCE_GLOBAL));
+    cr_expect(eq(int, isolation(out), COALESCE_CALLS_OUT));
+    cr_expect(eq(int, isolation(assertion), COALESCE_NONE));
+    cr_expect(eq(int, isolation(texture), COALESCE_TEXTURE));
+    cr_expect(eq(int, isolation(constant), COALESCE_NONE));
+    cr_expect(eq(int, isolation(HEADER ".visible .entry other() { ret; }"), COALESCE_NO_KERNEL));
+}

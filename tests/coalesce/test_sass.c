@@ -478,3 +478,23 @@ Test(kernels, what_a_pack_would_change_is_refused)
     /* UCGABAR_ARV: clusters, and grids that may differ. */
     cr_expect_eq(refusal_with("grid", 3, word(0x08000000, 0x79c7)), COALESCE_CLUSTER);
 }
+
+Test(kernels, those_that_use_variables_stay_in_their_process)
+{
+    static const char *const alone[] = {"plain", "grid", "indexed", "address", "z", "shared", "jumps", "constant"};
+    enum coalesce_refusal refusal = COALESCE_NONE;
+    struct coalesce_source source = {.code = COALESCE_CUBIN, .bytes = image, .size = image_size};
+
+    for (size_t i = 0; i < sizeof(alone) / sizeof(alone[0]); i++) {
+        source.kernel = alone[i];
+        cr_expect_eq(coalesce_isolated(&source, &refusal), 0, "%s: %s", alone[i], coalesce_refusal_name(refusal));
+    }
+    source.kernel = "variable";
+    cr_expect_eq(coalesce_isolated(&source, &refusal), -ENOTSUP);
+    cr_expect_eq(refusal, COALESCE_GLOBAL);
+    source.kernel = "absent";
+    cr_expect_eq(coalesce_isolated(&source, &refusal), -ENOTSUP);
+    cr_expect_eq(refusal, COALESCE_NO_KERNEL);
+    source.size = image_size / 2;
+    cr_expect_eq(coalesce_isolated(&source, &refusal), -EINVAL);
+}

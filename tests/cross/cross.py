@@ -8,7 +8,7 @@ The clients are tests/cross/client.c: they know what their results must be, down
 each case asks first whether all of them are right, and then who made the launches, who said what, and how long it took.
 
   --rounds N    how often a fault is made (default: what the case says)
-  --slack-ms N  what this machine may add to the times that are promised (default 200: CI has two cores)
+  --slack-ms N  what this machine may add to the times that are promised (default 400: CI has two cores)
   --keep        leave the folder with the logs, and say where it is
 
 Exit status: 0 passed, 1 failed, 77 skipped.
@@ -626,7 +626,7 @@ def parse():
     parser.add_argument("--serve")
     parser.add_argument("--fake")
     parser.add_argument("--rounds", type=int, default=0)
-    parser.add_argument("--slack-ms", type=int, default=200)
+    parser.add_argument("--slack-ms", type=int, default=400)
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("case", choices=sorted(CASES))
     options = parser.parse_args()
