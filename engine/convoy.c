@@ -73,13 +73,14 @@ bool convoy_join(struct convoy *convoy, struct lane *lane)
 
     if (before == convoy)
         return true;
+    if (!lane_event(lane))
+        return false; /* it will be needed to come home */
     if (lane_is_idle(lane)) {
         lane->singles = 0;
         atomic_store_explicit(&lane->away, convoy, memory_order_release); /* as below; there is nothing to wait for */
         return true;
     }
-    if (!lane_event(lane) ||
-        driver->cuEventRecord(lane->event, before ? before->stream : lane->stream) != CUDA_SUCCESS ||
+    if (driver->cuEventRecord(lane->event, before ? before->stream : lane->stream) != CUDA_SUCCESS ||
         driver->cuStreamWaitEvent(convoy->stream, lane->event, 0) != CUDA_SUCCESS)
         return false;
     lane->singles = 0;

@@ -29,7 +29,7 @@ enum {
 enum {
     WIRE_BEAT_NS = 20000000,    /* between two signs of life of a broker that runs, however long its driver takes */
     WIRE_SILENT_NS = 100000000, /* without one it hangs: nothing more is sent */
-    WIRE_OWED_NS = 1000000000,  /* and what it has begun is given up */
+    WIRE_OWED_NS = 300000000,   /* and what it has begun is given up */
 };
 
 enum wire_state {

@@ -33,7 +33,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from broker import Broker, BrokerFailure, clean_environment  # pylint: disable=wrong-import-position
 
 HOME_MS = 100  # clients of a broker that is gone are at home after this, at the latest
-OWED_MS = 1000
+OWED_MS = 300
 TIMEOUT_S = 60
 ILLEGAL_ADDRESS = 700
 LAUNCH = re.compile(r"^\d+ tid=\d+ cuLaunchKernel(?:Ex)?(?:_ptsz)? = 0\b")
