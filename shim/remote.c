@@ -19,19 +19,23 @@
 #include <unistd.h>
 
 enum {
-    AGAIN_NS = 250000000, /* between attempts to connect to a broker that was lost */
+    AGAIN_NS = 125000000, /* between attempts to connect to a broker that was lost: twice that, and then ever longer */
     AGAIN_US = 20000,     /* and to one that hung up */
     EXIT_LOOK_US = 50,
+    LISTEN_NS = 50000000,
 };
 #define REQUEST_NS UINT64_C(10000000000) /* the broker's driver may load a large image meanwhile */
-#define RESTART_NS UINT64_C(2000000000)  /* a broker whose context was lost is there again after that */
+#define AGAIN_MAX_NS UINT64_C(4000000000)
+#define REUNION_NS UINT64_C(100000000)  /* a broker that was lost, and may still hang, is not waited for longer */
+#define RESTART_NS UINT64_C(2000000000) /* a broker whose context was lost is there again after that */
 
 static struct {
     _Atomic(struct remote *) remote;
     _Atomic uint64_t again_ns; /* when to try next; UINT64_MAX: never */
 } devices[ENGINE_DEVICES_MAX];
 static struct lock connecting;
-static uint32_t epochs; /* needs `connecting` */
+static uint32_t epochs;   /* needs `connecting` */
+static uint64_t again_ns; /* between attempts. Needs `connecting` */
 
 static bool wanted(CUdevice device)
 {
@@ -85,7 +89,8 @@ static int say_hello(struct remote *remote, const uint8_t uuid[16])
     name_of_program(request.text, sizeof(request.text));
     error = wire_send(remote->socket, &request, sizeof(request), NULL, 0);
     if (error == 0)
-        error = wire_receive(remote->socket, &reply, sizeof(reply), fds, &count, REQUEST_NS);
+        error =
+            wire_receive(remote->socket, &reply, sizeof(reply), fds, &count, remote->before ? REUNION_NS : REQUEST_NS);
     if (error == 0)
         error = reply.error;
     if (error == 0 && count == WIRE_FDS_MAX)
@@ -252,7 +257,8 @@ static struct remote *connect_device(CUdevice device)
         goto out;
     remote = driver_suffices() ? make(device, before) : NULL;
     /* Memory that was taken while there was no broker is not shared, so who begins without one stays so. */
-    atomic_store_explicit(&devices[device].again_ns, before || remote ? clock_ns() + AGAIN_NS : UINT64_MAX,
+    again_ns = remote ? AGAIN_NS : again_ns * 2 < AGAIN_MAX_NS ? again_ns * 2 : AGAIN_MAX_NS;
+    atomic_store_explicit(&devices[device].again_ns, before || remote ? clock_ns() + again_ns : UINT64_MAX,
                           memory_order_relaxed);
     if (!remote)
         goto out;
@@ -292,6 +298,22 @@ struct remote *remote_current(void)
     return remote_of(device);
 }
 
+/* The reply. A broker that loads a large image gives signs of life meanwhile; one that hangs does not. */
+static int hear(struct remote *remote, struct wire_reply *reply)
+{
+    uint64_t begin_ns = clock_ns(), beat_ns, now_ns;
+    int error;
+
+    do {
+        error = wire_receive(remote->socket, reply, sizeof(*reply), NULL, NULL, LISTEN_NS);
+        now_ns = clock_ns();
+        beat_ns = atomic_load_explicit(&remote->area->heartbeat_ns, memory_order_relaxed);
+        if (beat_ns < begin_ns)
+            beat_ns = begin_ns;
+    } while (error == -ETIMEDOUT && now_ns - begin_ns < REQUEST_NS && now_ns < beat_ns + WIRE_OWED_NS);
+    return error;
+}
+
 /* Needs remote->calls. */
 static int ask(struct remote *remote, struct wire_request *request, const int *fds, size_t count,
                struct wire_reply *reply)
@@ -301,7 +323,7 @@ static int ask(struct remote *remote, struct wire_request *request, const int *f
     if (error == 0)
         error = wire_send(remote->socket, request, sizeof(*request), fds, count);
     if (error == 0)
-        error = wire_receive(remote->socket, reply, sizeof(*reply), NULL, NULL, REQUEST_NS);
+        error = hear(remote, reply);
     reply->text[sizeof(reply->text) - 1] = '\0';
     return error;
 }
