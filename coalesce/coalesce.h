@@ -13,6 +13,7 @@
  *   sass.h        fields of machine instructions that matter here, per architecture
  *   sass_*.c      analysis and rewriting of machine code
  *   ptx_*.c       the same for PTX text
+ *   isolated.c    whether a kernel is the same in another process
  *   pack.h        parameter area of a pack of launches
  *   refusals.def  why a kernel is not rewritten
  *

@@ -7,7 +7,8 @@
  *   wrappers.c one wrapper for each AUTO row of entries.def, made by the preprocessor
  *   launch.c   kernel launches: hold them, or say why not
  *   order.c    what must be flushed before a call may reach the driver
- *   events.c, streams.c, contexts.c, modules.c   the HAND rows
+ *   events.c, streams.c, contexts.c, modules.c, memory.c, copies.c, allocations.c   the HAND rows
+ *   remote.h   the client side of the broker: connection, launches, falling back, memory that both have
  *   start.c    cuInit, modes, fork, exit, falling back
  *
  * Invariants
