@@ -5,26 +5,6 @@
  */
 #include "broker/private.h"
 
-static bool attribute_is_allowed(unsigned int id)
-{
-    switch (id) {
-    case CU_LAUNCH_ATTRIBUTE_IGNORE:
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-        return true;
-    default: /* these name events, or write to memory of the caller; or are not known */
-        return false;
-    }
-}
-
 static const char *launch_fault(const struct session *session, const struct wire_record *record, uint32_t bytes)
 {
     const struct function *function;
@@ -39,7 +19,7 @@ static const char *launch_fault(const struct session *session, const struct wire
     if (record->parameter_bytes != function->parameter_bytes)
         return "a launch with parameters of another size than its kernel's";
     for (uint32_t i = 0; i < record->attribute_count; i++)
-        if (!attribute_is_allowed((unsigned int)wire_attributes(record)[i].id))
+        if (!attribute_can_wait(&wire_attributes(record)[i]))
             return "a launch with an attribute that cannot be sent";
     if (threads == 0 || threads > function->threads_max || record->launch.shared_bytes > function->shared_dynamic_max)
         return "a launch beyond its kernel's limits";

@@ -11,6 +11,7 @@
 
 #include "driver/driver.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct function;
@@ -46,6 +47,33 @@ struct record {
         } op;
     };
 };
+
+/*
+ * An attribute that may wait with its launch, and go to another process with it. The others record an event at the
+ * launch (PROGRAMMATIC_EVENT, LAUNCH_COMPLETION_EVENT), write a handle back (DEVICE_UPDATABLE_KERNEL_NODE), need all
+ * blocks resident (COOPERATIVE, if it is set), or are not known here.
+ */
+static inline bool attribute_can_wait(const CUlaunchAttribute *attribute)
+{
+    switch (attribute->id) {
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        return !attribute->value.cooperative;
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return true;
+    default:
+        return false;
+    }
+}
 
 static inline const CUlaunchAttribute *record_attributes(const struct record *record)
 {

@@ -44,38 +44,17 @@ static struct lane *find_lane(CUcontext context, CUstream stream)
     return lane;
 }
 
-/*
- * Attributes that may wait with their launch. The others record an event at the launch (PROGRAMMATIC_EVENT,
- * LAUNCH_COMPLETION_EVENT), write a handle back (DEVICE_UPDATABLE_KERNEL_NODE), need all blocks resident (COOPERATIVE),
- * or are not known here.
- */
 static bool attributes_can_wait(const struct launch *launch, struct arguments *arguments)
 {
     if (launch->attribute_count > RECORD_ATTRIBUTES_MAX || (launch->attribute_count > 0 && !launch->attributes))
         return false;
     for (uint32_t i = 0; i < launch->attribute_count; i++) {
-        switch (launch->attributes[i].id) {
-        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-            arguments->glued = launch->attributes[i].value.programmaticStreamSerializationAllowed != 0;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-            if (launch->attributes[i].value.cooperative)
-                return false;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_IGNORE:
-        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-        case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-        case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
-        case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-            break;
-        default:
+        const CUlaunchAttribute *attribute = &launch->attributes[i];
+
+        if (!attribute_can_wait(attribute))
             return false;
-        }
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            arguments->glued = attribute->value.programmaticStreamSerializationAllowed != 0;
     }
     return true;
 }

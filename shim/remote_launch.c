@@ -11,6 +11,10 @@
 #include <stddef.h>
 #include <string.h>
 
+_Static_assert((int)RECORD_ATTRIBUTES_MAX <= (int)WIRE_ATTRIBUTES_MAX &&
+                   (int)RECORD_PARAMETERS_MAX <= (int)WIRE_PARAMETERS_MAX,
+               "what a lane of this process takes, the broker takes too");
+
 bool remote_used;
 
 enum {

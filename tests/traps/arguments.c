@@ -327,6 +327,23 @@ static void cooperative(void)
     client_expect_held(4);
 }
 
+/* Libraries that fill a list of attributes once and set values in it do that. */
+static void not_cooperative(void)
+{
+    CUfunction add1 = client_kernel("add1");
+    CUstream stream = client_stream(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr p = client_ints(1);
+    void *parameters[] = {&p};
+    CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 0}};
+    CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, stream, &attribute, 1};
+
+    for (int i = 0; i < 3; i++)
+        OK(cu.cuLaunchKernelEx(&config, add1, parameters, NULL));
+    client_wait(stream);
+    EXPECT_INT(client_read(p), 3, "launches that arrived");
+    client_expect_held(3);
+}
+
 static CUlaunchAttribute completion_event(CUevent event)
 {
     CUlaunchAttribute attribute = {.id = CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
@@ -453,6 +470,7 @@ static const struct client_scenario scenarios[] = {
     {"trap-10-seventy-parameters-are-copied", many_parameters, false},
     {"trap-10-without-a-known-layout-nothing-is-held", unknown_layout, false},
     {"trap-11-cluster-attributes-arrive", clusters, false},
+    {"trap-11-a-launch-that-says-it-is-not-cooperative-is-held", not_cooperative, false},
     {"trap-11-cooperative-grids-meet", cooperative, false},
     {"trap-11-the-event-of-a-launch-covers-what-came-before", event_of_a_launch, false},
     {"trap-11-the-event-of-a-launch-is-its-latest-record", event_of_a_launch_is_the_latest, false},
