@@ -63,7 +63,6 @@ static int load_driver(struct worker *worker)
 static int open_device(struct worker *worker)
 {
     const struct cu_driver *driver = &worker->driver;
-    int major = 0, minor = 0;
     CUuuid uuid;
     CUresult result = driver->cuInit(0);
 
@@ -81,56 +80,16 @@ static int open_device(struct worker *worker)
         log_error("device %d: %s", worker->options->device, cu_result_name(result));
         return -ENODEV;
     }
-    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, worker->device);
-    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, worker->device);
-    worker->capability = (unsigned)(major * 10 + minor);
+    worker->capability = engine_capability(driver, worker->device);
     memcpy(worker->uuid, &uuid, sizeof(worker->uuid));
     return 0;
-}
-
-static const char *reason_name(unsigned int reason)
-{
-    return sched_reason_name((enum sched_reason)reason);
-}
-
-static const char *reason_text(unsigned int reason)
-{
-    return sched_reason_text((enum sched_reason)reason);
-}
-
-static const char *reason_kind(unsigned int reason)
-{
-    return sched_kind_name(sched_reason_kind((enum sched_reason)reason));
-}
-
-static const char *refusal_name(unsigned int refusal)
-{
-    return coalesce_refusal_name((enum coalesce_refusal)refusal);
-}
-
-static const char *refusal_text(unsigned int refusal)
-{
-    return coalesce_refusal_text((enum coalesce_refusal)refusal);
 }
 
 static int open_trace(struct worker *worker)
 {
     const struct config *config = &worker->options->config;
-    struct trace_options options = {
-        .path = config->trace,
-        .flush_ns = config->trace_flush_ns,
-        .version = COISSUE_VERSION,
-        .ring_events = TRACE_RING_EVENTS,
-        .reason_name = reason_name,
-        .reason_text = reason_text,
-        .kind_name = reason_kind,
-        .reason_count = SCHED_REASON_COUNT,
-        .refusal_name = refusal_name,
-        .refusal_text = refusal_text,
-        .refusal_count = COALESCE_REFUSAL_COUNT,
-    };
 
-    return trace_create(&options, &worker->trace);
+    return engine_trace(config->trace, config->trace_flush_ns, TRACE_RING_EVENTS, &worker->trace);
 }
 
 static int open_engine(struct worker *worker, const struct engine_feed *feed)

@@ -498,12 +498,8 @@ static void device_loop(struct device *device)
 static void device_main(void *argument)
 {
     struct device *device = argument;
-    const struct cu_driver *driver = device->engine->driver;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-    /* A capture in another thread must not make our calls fail, nor our calls end its capture (traps: 24). */
-    if (driver->cuThreadExchangeStreamCaptureMode)
-        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    engine_relax(device->engine->driver);
     device_loop(device);
 }
 
@@ -517,16 +513,14 @@ static int start_thread(struct device *device)
 
 static int read_device(const struct cu_driver *driver, struct device *device)
 {
-    int count, major = 0, minor = 0;
+    int count;
 
     if (driver->cuDeviceGetAttribute(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device->ordinal) !=
             CUDA_SUCCESS ||
         count < 1)
         return -ENODEV;
-    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device->ordinal);
-    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device->ordinal);
     device->sm_count = (uint32_t)count;
-    device->capability = (unsigned)(major * 10 + minor);
+    device->capability = engine_capability(driver, device->ordinal);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "base/clock.h"
+#include "coalesce/coalesce.h"
 #include "engine/device.h"
 
 #include <errno.h>
@@ -22,6 +23,74 @@ static void *map_zeroed(size_t bytes)
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     return memory == MAP_FAILED ? NULL : memory;
+}
+
+static const char *reason_name(unsigned int reason)
+{
+    return sched_reason_name((enum sched_reason)reason);
+}
+
+static const char *reason_text(unsigned int reason)
+{
+    return sched_reason_text((enum sched_reason)reason);
+}
+
+static const char *reason_kind(unsigned int reason)
+{
+    return sched_kind_name(sched_reason_kind((enum sched_reason)reason));
+}
+
+static const char *refusal_name(unsigned int refusal)
+{
+    return coalesce_refusal_name((enum coalesce_refusal)refusal);
+}
+
+static const char *refusal_text(unsigned int refusal)
+{
+    return coalesce_refusal_text((enum coalesce_refusal)refusal);
+}
+
+int engine_trace(const char *path, uint64_t flush_ns, uint32_t ring_events, struct trace **trace)
+{
+    struct trace_options options = {
+        .path = path,
+        .flush_ns = flush_ns,
+        .version = COISSUE_VERSION,
+        .ring_events = ring_events,
+        .reason_name = reason_name,
+        .reason_text = reason_text,
+        .kind_name = reason_kind,
+        .reason_count = SCHED_REASON_COUNT,
+        .refusal_name = refusal_name,
+        .refusal_text = refusal_text,
+        .refusal_count = COALESCE_REFUSAL_COUNT,
+    };
+
+    return trace_create(&options, trace);
+}
+
+unsigned engine_capability(const struct cu_driver *driver, CUdevice device)
+{
+    int major = 0, minor = 0;
+
+    driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    return (unsigned)(major * 10 + minor);
+}
+
+CUstreamCaptureMode engine_relax(const struct cu_driver *driver)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+    if (driver->cuThreadExchangeStreamCaptureMode)
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+void engine_unrelax(const struct cu_driver *driver, CUstreamCaptureMode mode)
+{
+    if (driver->cuThreadExchangeStreamCaptureMode)
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
 }
 
 static bool policy_exists(const char *name)

@@ -146,6 +146,22 @@ struct engine {
     _Atomic bool stopping;
 };
 
+/*
+ * A trace that has the engine's words: names and texts of reasons and refusals. Otherwise as trace_create, with the
+ * file, how often it is written, and events of each thread's ring.
+ */
+int engine_trace(const char *path, uint64_t flush_ns, uint32_t ring_events, struct trace **trace);
+
+/* 90: the device has compute capability 9.0. 0: the driver does not say. */
+unsigned engine_capability(const struct cu_driver *driver, CUdevice device);
+
+/*
+ * Calls of ours must not end a capture of another thread, nor fail because of one (traps: 24). What the calling
+ * thread's mode was, for engine_unrelax; a thread of ours stays relaxed.
+ */
+CUstreamCaptureMode engine_relax(const struct cu_driver *driver);
+void engine_unrelax(const struct cu_driver *driver, CUstreamCaptureMode mode);
+
 /* -ENOMEM, -EINVAL (policy). Starts nothing: threads start with the first lane of their device. */
 int engine_create(const struct engine_options *options, struct engine **engine);
 

@@ -33,14 +33,10 @@ CUresult context_take_error(struct context *context)
  */
 static CUresult register_words(const struct cu_driver *driver, void *words, size_t bytes)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    CUresult result;
+    CUstreamCaptureMode mode = engine_relax(driver);
+    CUresult result = driver->cuMemHostRegister_v2(words, bytes, CU_MEMHOSTREGISTER_DEVICEMAP);
 
-    if (driver->cuThreadExchangeStreamCaptureMode)
-        driver->cuThreadExchangeStreamCaptureMode(&mode);
-    result = driver->cuMemHostRegister_v2(words, bytes, CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (driver->cuThreadExchangeStreamCaptureMode)
-        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    engine_unrelax(driver, mode);
     return result;
 }
 

@@ -236,10 +236,8 @@ static void maker_main(void *argument)
 {
     struct engine *engine = argument;
     struct twin_maker *maker = &engine->twins;
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-    if (engine->driver->cuThreadExchangeStreamCaptureMode)
-        engine->driver->cuThreadExchangeStreamCaptureMode(&mode);
+    engine_relax(engine->driver);
     for (;;) {
         /*
          * Acquire: pairs with the releases in ask() and engine_stop(). Read before the queue and before `stopping`, so

@@ -56,8 +56,6 @@
         return order_result(result);                                                                                   \
     }
 
-#define IN_CONTEXT(symbol) order_context(NULL, CU_ID_##symbol)
-
 /* --- of the device --- */
 
 enum { PITCH_ALIGN = 512 }; /* of rows: what the driver gives on all devices, and more than texture units ask for */

@@ -6,23 +6,10 @@
  */
 #include "shim/remote.h"
 
-#define STREAM_PLAIN(stream) ((struct stream_key){stream, false})
-#define STREAM_PTSZ(stream) ((struct stream_key){stream, true})
-
+/* Given away, or flushed as the row's class says. */
 #define COPY_ASYNC(symbol, key, give, params)                                                                          \
-    SHIM_EXPORT CUresult symbol CU_PARAMS(params)                                                                      \
-    {                                                                                                                  \
-        typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
-                                                                                                                       \
-        if (unlikely(!real))                                                                                           \
-            return SHIM_NO_DRIVER;                                                                                     \
-        if (!shim_active())                                                                                            \
-            return real CU_ARGS(params);                                                                               \
-        if (remote_used && (give))                                                                                     \
-            return order_result(CUDA_SUCCESS);                                                                         \
-        order_stream(key, CU_ID_##symbol);                                                                             \
-        return order_result(real CU_ARGS(params));                                                                     \
-    }
+    WRAP_BEFORE(symbol, if (remote_used && (give)) return order_result(CUDA_SUCCESS);                                  \
+                order_stream(key, CU_ID_##symbol), params)
 
 #define IN_ASYNC(symbol, flavour)                                                                                      \
     COPY_ASYNC(symbol, flavour(hStream), remote_copy_in(flavour(hStream), dstDevice, srcHost, ByteCount),              \
@@ -50,19 +37,8 @@ static bool null_stream_complete(void)
 }
 
 #define COPY_SYNC(symbol, give, params)                                                                                \
-    SHIM_EXPORT CUresult symbol CU_PARAMS(params)                                                                      \
-    {                                                                                                                  \
-        typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
-                                                                                                                       \
-        if (unlikely(!real))                                                                                           \
-            return SHIM_NO_DRIVER;                                                                                     \
-        if (!shim_active())                                                                                            \
-            return real CU_ARGS(params);                                                                               \
-        if (remote_used && (give) && null_stream_complete())                                                           \
-            return order_result(CUDA_SUCCESS);                                                                         \
-        order_context(NULL, CU_ID_##symbol);                                                                           \
-        return order_result(real CU_ARGS(params));                                                                     \
-    }
+    WRAP_BEFORE(symbol, if (remote_used && (give) && null_stream_complete()) return order_result(CUDA_SUCCESS);        \
+                IN_CONTEXT(symbol), params)
 
 #define IN_SYNC(symbol, flavour)                                                                                       \
     COPY_SYNC(symbol, remote_copy_in(flavour(NULL), dstDevice, srcHost, ByteCount),                                    \

@@ -39,9 +39,6 @@ static bool elements_are_known(CUdeviceptr begin, uint64_t count, uint64_t size)
     return begin % size == 0 && !__builtin_mul_overflow(count, size, &bytes) && memory_is_known(begin, bytes);
 }
 
-#define STREAM_PLAIN(stream) ((struct stream_key){stream, false})
-#define STREAM_PTSZ(stream) ((struct stream_key){stream, true})
-
 /* The body of a call that may be queued: `known` says whether the driver would take it, `give` offers it to the broker.
  */
 #define QUEUE_BODY(symbol, key, known, give, params)                                                                   \

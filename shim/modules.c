@@ -18,21 +18,7 @@
  * use the parameters.
  */
 #define LOADS(symbol, note, params)                                                                                    \
-    SHIM_EXPORT CUresult symbol CU_PARAMS(params)                                                                      \
-    {                                                                                                                  \
-        typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
-        CUresult result;                                                                                               \
-                                                                                                                       \
-        if (unlikely(!real))                                                                                           \
-            return SHIM_NO_DRIVER;                                                                                     \
-        if (!shim_active())                                                                                            \
-            return real CU_ARGS(params);                                                                               \
-        order_context(NULL, CU_ID_##symbol);                                                                           \
-        result = real CU_ARGS(params);                                                                                 \
-        if (result == CUDA_SUCCESS && shim_wants_code())                                                               \
-            note;                                                                                                      \
-        return order_result(result);                                                                                   \
-    }
+    WRAP_AROUND(symbol, IN_CONTEXT(symbol), order_result, if (shim_wants_code()) note, params)
 
 /* A call that answers with a handle that comes from another: nothing is flushed. */
 #define DERIVES(symbol, note, params)                                                                                  \
@@ -204,18 +190,4 @@ SHIM_EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, 
     return order_result(result);
 }
 
-SHIM_EXPORT CUresult cuFuncLoad(CUfunction function)
-{
-    typeof(shim_driver.cuFuncLoad) real = shim_real(cuFuncLoad);
-    CUresult result;
-
-    if (unlikely(!real))
-        return SHIM_NO_DRIVER;
-    if (!shim_active())
-        return real(function);
-    order_context(NULL, CU_ID_cuFuncLoad);
-    result = real(function);
-    if (result == CUDA_SUCCESS && shim_wants_code())
-        load_remotely(function);
-    return order_result(result);
-}
+LOADS(cuFuncLoad, load_remotely(function), P1(CUfunction, function))

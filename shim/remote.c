@@ -5,6 +5,7 @@
 #include "shim/remote.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "engine/code.h"
 #include "engine/function.h"
@@ -164,14 +165,12 @@ static int set_up(struct remote *remote, CUdevice device)
     uint64_t begin_ns = clock_ns();
     char path[256];
     uint8_t uuid[16];
-    int major = 0, minor = 0, error = socket_of(device, uuid, path, sizeof(path));
+    int error = socket_of(device, uuid, path, sizeof(path));
     bool hung_up = false;
 
     remote->device = device;
     remote->socket = remote->doorbell = -1;
-    shim_driver.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-    shim_driver.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
-    remote->capability = (unsigned)(major * 10 + minor);
+    remote->capability = engine_capability(&shim_driver, device);
     if (error < 0)
         return error;
     while ((error = try_once(remote, path, uuid)) < 0) {
@@ -245,7 +244,7 @@ static void forget_before(struct remote *remote)
 
 static struct remote *connect_device(CUdevice device)
 {
-    CUstreamCaptureMode mode = remote_relax();
+    CUstreamCaptureMode mode = engine_relax(&shim_driver);
     struct remote *before, *remote;
 
     lock_take(&connecting);
@@ -270,7 +269,7 @@ static struct remote *connect_device(CUdevice device)
     log_info("device %d: launches go to the broker", device);
 out:
     lock_drop(&connecting);
-    remote_unrelax(mode);
+    engine_unrelax(&shim_driver, mode);
     return remote && remote_is_alive(remote) ? remote : NULL;
 }
 
@@ -396,21 +395,6 @@ bool remote_drain(struct remote *remote)
     return true;
 }
 
-CUstreamCaptureMode remote_relax(void)
-{
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-
-    if (shim_driver.cuThreadExchangeStreamCaptureMode)
-        shim_driver.cuThreadExchangeStreamCaptureMode(&mode);
-    return mode;
-}
-
-void remote_unrelax(CUstreamCaptureMode mode)
-{
-    if (shim_driver.cuThreadExchangeStreamCaptureMode)
-        shim_driver.cuThreadExchangeStreamCaptureMode(&mode);
-}
-
 static bool all_taken(const struct remote *remote)
 {
     for (uint32_t i = 0; i < WIRE_LANES; i++)
@@ -530,22 +514,13 @@ static int send_code(struct remote *remote, struct wire_request *request, const 
                      struct wire_reply *reply)
 {
     int error, fd = memfd_create("coissue-code", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    size_t done = 0;
 
     if (fd < 0)
         return -errno;
-    while (done < code->size) {
-        ssize_t wrote = write(fd, (const char *)code->bytes + done, code->size - done);
-
-        if (wrote <= 0) {
-            error = wrote < 0 ? -errno : -EIO;
-            goto out;
-        }
-        done += (size_t)wrote;
-    }
     request->type = WIRE_CODE;
-    error = remote_request(remote, request, &fd, 1, reply);
-out:
+    error = fd_write_all(fd, code->bytes, code->size);
+    if (error == 0)
+        error = remote_request(remote, request, &fd, 1, reply);
     close(fd);
     return error;
 }

@@ -120,13 +120,6 @@ int64_t remote_function(struct remote *remote, const struct function *function);
 /* Waits until all that was sent is complete, in all lanes of the device. False: the broker was lost meanwhile. */
 bool remote_drain(struct remote *remote);
 
-/*
- * Calls of ours must not end a capture of another thread, nor fail because of one (traps: 24). What the mode was, for
- * remote_unrelax.
- */
-CUstreamCaptureMode remote_relax(void);
-void remote_unrelax(CUstreamCaptureMode mode);
-
 /* The process ends: what was sent is taken by the broker, which finishes it. Waits no longer than that. */
 void remote_exit(uint64_t limit_ns);
 

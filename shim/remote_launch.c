@@ -233,7 +233,7 @@ static void fence(struct remote_lane *lane)
     CUstream home = lane->lane->stream;
     CUdeviceptr word = lane->remote->area_on_device + offsetof(struct wire_area, lane) +
                        lane->number * sizeof(struct wire_lane) + offsetof(struct wire_lane, home);
-    CUstreamCaptureMode mode = remote_relax();
+    CUstreamCaptureMode mode = engine_relax(&shim_driver);
     uint32_t worked;
     bool fenced;
 
@@ -248,7 +248,7 @@ static void fence(struct remote_lane *lane)
     if (fenced)
         atomic_store_explicit(&lane->fenced, worked, memory_order_release);
     lock_drop(&lane->fence);
-    remote_unrelax(mode);
+    engine_unrelax(&shim_driver, mode);
 }
 
 /* The rule of the null stream, among what the broker has. See order.c. */

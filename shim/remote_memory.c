@@ -626,21 +626,9 @@ static CUresult try_plainly(void)
     return result == CUDA_SUCCESS ? shim_driver.cuMemFree_v2(probe) : result;
 }
 
-static struct remote *remote_for_memory(void)
-{
-    struct remote *remote = remote_current();
-    CUdevice device;
-
-    /* Connecting makes calls that a capture would not survive. */
-    if (!remote && !something_captures() && shim_driver.cuCtxGetDevice &&
-        shim_driver.cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        remote = remote_of(device);
-    return remote && remote_is_alive(remote) ? remote : NULL;
-}
-
 static bool take(struct shared_piece *wanted, uint64_t *base)
 {
-    struct remote *remote = remote_for_memory();
+    struct remote *remote = remote_current();
     struct memory *memory = remote ? memory_of(remote->device) : NULL;
     int error;
 

@@ -192,27 +192,6 @@ void private_context_ends(CUcontext context)
     lock_drop(&lock);
 }
 
-/*
- * A call that makes, or undoes, private things: flush as its class says, call, count. `answer` is order_result for
- * calls that hand on errors of held launches, which those of class ANSWER do not.
- */
-#define MAKES(symbol, order, answer, note, params)                                                                     \
-    SHIM_EXPORT CUresult symbol CU_PARAMS(params)                                                                      \
-    {                                                                                                                  \
-        typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
-        CUresult result;                                                                                               \
-                                                                                                                       \
-        if (unlikely(!real))                                                                                           \
-            return SHIM_NO_DRIVER;                                                                                     \
-        if (!shim_active())                                                                                            \
-            return real CU_ARGS(params);                                                                               \
-        order;                                                                                                         \
-        result = real CU_ARGS(params);                                                                                 \
-        if (result == CUDA_SUCCESS)                                                                                    \
-            note;                                                                                                      \
-        return answer(result);                                                                                         \
-    }
-
 #define ENDS(symbol, order, take, params)                                                                              \
     SHIM_EXPORT CUresult symbol CU_PARAMS(params)                                                                      \
     {                                                                                                                  \
@@ -232,52 +211,52 @@ void private_context_ends(CUcontext context)
         return order_result(result);                                                                                   \
     }
 
-#define IN_CONTEXT(symbol) order_context(NULL, CU_ID_##symbol)
-#define IN_STREAM(symbol) order_stream((struct stream_key){hStream, false}, CU_ID_##symbol)
-#define IN_PTSTREAM(symbol) order_stream((struct stream_key){hStream, true}, CU_ID_##symbol)
+#define IN_STREAM(symbol) order_stream(STREAM_PLAIN(hStream), CU_ID_##symbol)
+#define IN_PTSTREAM(symbol) order_stream(STREAM_PTSZ(hStream), CU_ID_##symbol)
 #define NO_ORDER (void)0
 #define AS_IT_IS(result) (result)
 
-MAKES(cuMemAllocManaged, IN_CONTEXT(cuMemAllocManaged), order_result, private_add(PRIVATE_DEVICE, *dptr, bytesize),
-      P3(CUdeviceptr *, dptr, size_t, bytesize, unsigned int, flags))
+WRAP_AROUND(cuMemAllocManaged, IN_CONTEXT(cuMemAllocManaged), order_result,
+            private_add(PRIVATE_DEVICE, *dptr, bytesize),
+            P3(CUdeviceptr *, dptr, size_t, bytesize, unsigned int, flags))
 
 #define POOL(symbol, order, params)                                                                                    \
-    MAKES(symbol, order(symbol), order_result, private_add(PRIVATE_DEVICE, *dptr, bytesize), params)
+    WRAP_AROUND(symbol, order(symbol), order_result, private_add(PRIVATE_DEVICE, *dptr, bytesize), params)
 POOL(cuMemAllocAsync, IN_STREAM, P3(CUdeviceptr *, dptr, size_t, bytesize, CUstream, hStream))
 POOL(cuMemAllocAsync_ptsz, IN_PTSTREAM, P3(CUdeviceptr *, dptr, size_t, bytesize, CUstream, hStream))
 POOL(cuMemAllocFromPoolAsync, IN_STREAM,
      P4(CUdeviceptr *, dptr, size_t, bytesize, CUmemoryPool, pool, CUstream, hStream))
 POOL(cuMemAllocFromPoolAsync_ptsz, IN_PTSTREAM,
      P4(CUdeviceptr *, dptr, size_t, bytesize, CUmemoryPool, pool, CUstream, hStream))
-MAKES(cuMemPoolImportPointer, NO_ORDER, AS_IT_IS, private_add(PRIVATE_DEVICE, *ptr_out, 0),
-      P3(CUdeviceptr *, ptr_out, CUmemoryPool, pool, CUmemPoolPtrExportData *, shareData))
+WRAP_AROUND(cuMemPoolImportPointer, NO_ORDER, AS_IT_IS, private_add(PRIVATE_DEVICE, *ptr_out, 0),
+            P3(CUdeviceptr *, ptr_out, CUmemoryPool, pool, CUmemPoolPtrExportData *, shareData))
 
-MAKES(cuMemMap, IN_CONTEXT(cuMemMap), order_result, private_add(PRIVATE_MAPPED, ptr, size),
-      P5(CUdeviceptr, ptr, size_t, size, size_t, offset, CUmemGenericAllocationHandle, handle, unsigned long long,
-         flags))
+WRAP_AROUND(cuMemMap, IN_CONTEXT(cuMemMap), order_result, private_add(PRIVATE_MAPPED, ptr, size),
+            P5(CUdeviceptr, ptr, size_t, size, size_t, offset, CUmemGenericAllocationHandle, handle, unsigned long long,
+               flags))
 ENDS(cuMemUnmap, IN_CONTEXT(cuMemUnmap), private_take_mappings(ptr, size, &taken), P2(CUdeviceptr, ptr, size_t, size))
 
 #define IPC(symbol)                                                                                                    \
-    MAKES(symbol, NO_ORDER, AS_IT_IS, private_add(PRIVATE_IPC, *pdptr, 0),                                             \
-          P3(CUdeviceptr *, pdptr, CUipcMemHandle, handle, unsigned int, Flags))
+    WRAP_AROUND(symbol, NO_ORDER, AS_IT_IS, private_add(PRIVATE_IPC, *pdptr, 0),                                       \
+                P3(CUdeviceptr *, pdptr, CUipcMemHandle, handle, unsigned int, Flags))
 IPC(cuIpcOpenMemHandle)
 IPC(cuIpcOpenMemHandle_v2)
 ENDS(cuIpcCloseMemHandle, order_all(CU_ID_cuIpcCloseMemHandle), private_take(PRIVATE_IPC, dptr, &taken),
      P1(CUdeviceptr, dptr))
 
-MAKES(cuImportExternalMemory, IN_CONTEXT(cuImportExternalMemory), order_result,
-      private_add(PRIVATE_EXTERNAL, (uint64_t)*extMem_out, 0),
-      P2(CUexternalMemory *, extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *, memHandleDesc))
+WRAP_AROUND(cuImportExternalMemory, IN_CONTEXT(cuImportExternalMemory), order_result,
+            private_add(PRIVATE_EXTERNAL, (uint64_t)*extMem_out, 0),
+            P2(CUexternalMemory *, extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *, memHandleDesc))
 ENDS(cuDestroyExternalMemory, IN_CONTEXT(cuDestroyExternalMemory),
      private_take(PRIVATE_EXTERNAL, (uint64_t)extMem, &taken), P1(CUexternalMemory, extMem))
 
-MAKES(cuTexObjectCreate, NO_ORDER, AS_IT_IS, private_add(PRIVATE_TEXTURE, (uint64_t)*pTexObject, 0),
-      P4(CUtexObject *, pTexObject, const CUDA_RESOURCE_DESC *, pResDesc, const CUDA_TEXTURE_DESC *, pTexDesc,
-         const CUDA_RESOURCE_VIEW_DESC *, pResViewDesc))
+WRAP_AROUND(cuTexObjectCreate, NO_ORDER, AS_IT_IS, private_add(PRIVATE_TEXTURE, (uint64_t)*pTexObject, 0),
+            P4(CUtexObject *, pTexObject, const CUDA_RESOURCE_DESC *, pResDesc, const CUDA_TEXTURE_DESC *, pTexDesc,
+               const CUDA_RESOURCE_VIEW_DESC *, pResViewDesc))
 ENDS(cuTexObjectDestroy, IN_CONTEXT(cuTexObjectDestroy), private_take(PRIVATE_TEXTURE, (uint64_t)texObject, &taken),
      P1(CUtexObject, texObject))
-MAKES(cuSurfObjectCreate, NO_ORDER, AS_IT_IS, private_add(PRIVATE_SURFACE, (uint64_t)*pSurfObject, 0),
-      P2(CUsurfObject *, pSurfObject, const CUDA_RESOURCE_DESC *, pResDesc))
+WRAP_AROUND(cuSurfObjectCreate, NO_ORDER, AS_IT_IS, private_add(PRIVATE_SURFACE, (uint64_t)*pSurfObject, 0),
+            P2(CUsurfObject *, pSurfObject, const CUDA_RESOURCE_DESC *, pResDesc))
 ENDS(cuSurfObjectDestroy, IN_CONTEXT(cuSurfObjectDestroy), private_take(PRIVATE_SURFACE, (uint64_t)surfObject, &taken),
      P1(CUsurfObject, surfObject))
 
@@ -297,15 +276,15 @@ static void graphics_unmapped(unsigned int number, const CUgraphicsResource *res
 }
 
 #define GRAPHICS(symbol, order, note)                                                                                  \
-    MAKES(symbol, order(symbol), order_result, note(count, resources),                                                 \
-          P3(unsigned int, count, CUgraphicsResource *, resources, CUstream, hStream))
+    WRAP_AROUND(symbol, order(symbol), order_result, note(count, resources),                                           \
+                P3(unsigned int, count, CUgraphicsResource *, resources, CUstream, hStream))
 GRAPHICS(cuGraphicsMapResources, IN_STREAM, graphics_mapped)
 GRAPHICS(cuGraphicsMapResources_ptsz, IN_PTSTREAM, graphics_mapped)
 GRAPHICS(cuGraphicsUnmapResources, IN_STREAM, graphics_unmapped)
 GRAPHICS(cuGraphicsUnmapResources_ptsz, IN_PTSTREAM, graphics_unmapped)
 
 /* Nobody says when these end. Texture references are part of modules; memory of graphs outlives its node. */
-#define FOR_EVER(symbol, params) MAKES(symbol, IN_CONTEXT(symbol), order_result, private_add_for_ever(), params)
+#define FOR_EVER(symbol, params) WRAP_AROUND(symbol, IN_CONTEXT(symbol), order_result, private_add_for_ever(), params)
 FOR_EVER(cuTexRefSetArray, P3(CUtexref, hTexRef, CUarray, hArray, unsigned int, Flags))
 FOR_EVER(cuTexRefSetMipmappedArray, P3(CUtexref, hTexRef, CUmipmappedArray, hMipmappedArray, unsigned int, Flags))
 FOR_EVER(cuTexRefSetAddress,
@@ -318,6 +297,6 @@ FOR_EVER(cuTexRefSetAddress2D_v2,
 FOR_EVER(cuTexRefSetAddress2D_v3,
          P4(CUtexref, hTexRef, const CUDA_ARRAY_DESCRIPTOR *, desc, CUdeviceptr, dptr, size_t, Pitch))
 FOR_EVER(cuSurfRefSetArray, P3(CUsurfref, hSurfRef, CUarray, hArray, unsigned int, Flags))
-MAKES(cuGraphAddMemAllocNode, NO_ORDER, AS_IT_IS, private_add_for_ever(),
-      P5(CUgraphNode *, phGraphNode, CUgraph, hGraph, const CUgraphNode *, dependencies, size_t, numDependencies,
-         CUDA_MEM_ALLOC_NODE_PARAMS *, nodeParams))
+WRAP_AROUND(cuGraphAddMemAllocNode, NO_ORDER, AS_IT_IS, private_add_for_ever(),
+            P5(CUgraphNode *, phGraphNode, CUgraph, hGraph, const CUgraphNode *, dependencies, size_t, numDependencies,
+               CUDA_MEM_ALLOC_NODE_PARAMS *, nodeParams))

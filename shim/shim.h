@@ -94,6 +94,9 @@ struct stream_key {
     bool zero_is_mine; /* _ptsz: stream 0 is the calling thread's own */
 };
 
+#define STREAM_PLAIN(stream) ((struct stream_key){stream, false})
+#define STREAM_PTSZ(stream) ((struct stream_key){(CUstream)(stream), true})
+
 static inline bool stream_is_per_thread(struct stream_key key)
 {
     return key.stream == CU_STREAM_PER_THREAD || (key.zero_is_mine && key.stream == NULL);
@@ -113,6 +116,32 @@ void order_around(struct lane *lane);
 void order_event(CUevent event, enum cu_entry entry);
 void order_context(CUcontext context, enum cu_entry entry); /* NULL: the calling thread's current one */
 void order_all(enum cu_entry entry);
+
+/*
+ * The body that most wrappers have: what `before` does (it may also return), the driver's call, and `after` if the
+ * driver took it. `answer` is order_result for calls that hand on errors of held launches, which those of class ANSWER
+ * do not. All may use the parameters.
+ */
+#define WRAP_AROUND(symbol, before, answer, after, params)                                                             \
+    SHIM_EXPORT CUresult symbol CU_PARAMS(params)                                                                      \
+    {                                                                                                                  \
+        typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
+        CUresult result;                                                                                               \
+                                                                                                                       \
+        if (unlikely(!real))                                                                                           \
+            return SHIM_NO_DRIVER;                                                                                     \
+        if (!shim_active())                                                                                            \
+            return real CU_ARGS(params);                                                                               \
+        before;                                                                                                        \
+        result = real CU_ARGS(params);                                                                                 \
+        if (result == CUDA_SUCCESS) {                                                                                  \
+            after;                                                                                                     \
+        }                                                                                                              \
+        return answer(result);                                                                                         \
+    }
+#define WRAP_BEFORE(symbol, before, params) WRAP_AROUND(symbol, before, order_result, , params)
+/* What goes before a call of class CONTEXT. */
+#define IN_CONTEXT(symbol) order_context(NULL, CU_ID_##symbol)
 
 /* Turns what the driver answered into what the program gets: an error that was latched comes out on top of success. */
 CUresult order_result(CUresult result);

@@ -93,47 +93,9 @@ static void open_log(void)
     log_set((enum log_level)shim_config.log_level, fd);
 }
 
-static const char *reason_name(unsigned int reason)
-{
-    return sched_reason_name((enum sched_reason)reason);
-}
-
-static const char *reason_text(unsigned int reason)
-{
-    return sched_reason_text((enum sched_reason)reason);
-}
-
-static const char *reason_kind(unsigned int reason)
-{
-    return sched_kind_name(sched_reason_kind((enum sched_reason)reason));
-}
-
-static const char *refusal_name(unsigned int refusal)
-{
-    return coalesce_refusal_name((enum coalesce_refusal)refusal);
-}
-
-static const char *refusal_text(unsigned int refusal)
-{
-    return coalesce_refusal_text((enum coalesce_refusal)refusal);
-}
-
 static int open_trace(void)
 {
-    struct trace_options options = {
-        .path = shim_config.trace,
-        .flush_ns = shim_config.trace_flush_ns,
-        .version = COISSUE_VERSION,
-        .ring_events = TRACE_RING_EVENTS,
-        .reason_name = reason_name,
-        .reason_text = reason_text,
-        .kind_name = reason_kind,
-        .reason_count = SCHED_REASON_COUNT,
-        .refusal_name = refusal_name,
-        .refusal_text = refusal_text,
-        .refusal_count = COALESCE_REFUSAL_COUNT,
-    };
-    int error = trace_create(&options, &shim_trace);
+    int error = engine_trace(shim_config.trace, shim_config.trace_flush_ns, TRACE_RING_EVENTS, &shim_trace);
 
     /* A file that cannot be written is not an error here: trace_create said so, and counts without it. */
     shim_tracing = error == 0 && trace_is_written(shim_trace);

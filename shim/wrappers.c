@@ -6,27 +6,14 @@
 #include "shim/shim.h"
 
 #define KEY_NONE ((struct stream_key){0})
-#define KEY_STREAM(parameter) ((struct stream_key){parameter, false})
-#define KEY_PTSTREAM(parameter) ((struct stream_key){(CUstream)(parameter), true})
+#define KEY_STREAM STREAM_PLAIN
+#define KEY_PTSTREAM STREAM_PTSZ
 #define KEY_EVENT(parameter) (parameter)
 
-#define CALL_WITH(order, symbol, params)                                                                               \
-    SHIM_EXPORT CUresult symbol CU_PARAMS(params)                                                                      \
-    {                                                                                                                  \
-        typeof(shim_driver.symbol) real = shim_real(symbol);                                                           \
-                                                                                                                       \
-        if (unlikely(!real))                                                                                           \
-            return SHIM_NO_DRIVER;                                                                                     \
-        if (!shim_active())                                                                                            \
-            return real CU_ARGS(params);                                                                               \
-        order;                                                                                                         \
-        return order_result(real CU_ARGS(params));                                                                     \
-    }
-
-#define WRAP_LANE_AUTO(symbol, key, params) CALL_WITH(order_stream(KEY_##key, CU_ID_##symbol), symbol, params)
-#define WRAP_EVENT_AUTO(symbol, key, params) CALL_WITH(order_event(KEY_##key, CU_ID_##symbol), symbol, params)
-#define WRAP_CONTEXT_AUTO(symbol, key, params) CALL_WITH(order_context(NULL, CU_ID_##symbol), symbol, params)
-#define WRAP_ALL_AUTO(symbol, key, params) CALL_WITH(order_all(CU_ID_##symbol), symbol, params)
+#define WRAP_LANE_AUTO(symbol, key, params) WRAP_BEFORE(symbol, order_stream(KEY_##key, CU_ID_##symbol), params)
+#define WRAP_EVENT_AUTO(symbol, key, params) WRAP_BEFORE(symbol, order_event(KEY_##key, CU_ID_##symbol), params)
+#define WRAP_CONTEXT_AUTO(symbol, key, params) WRAP_BEFORE(symbol, IN_CONTEXT(symbol), params)
+#define WRAP_ALL_AUTO(symbol, key, params) WRAP_BEFORE(symbol, order_all(CU_ID_##symbol), params)
 
 /* Written by hand elsewhere, or not wrapped at all. */
 #define WRAP_ANSWER_AUTO(symbol, key, params)
