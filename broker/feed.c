@@ -12,7 +12,6 @@
 #include "base/log.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -351,9 +350,9 @@ static bool round_of(struct session *session, uint64_t now_ns)
 static void tell_fault(struct worker *worker, uint32_t fault)
 {
     for (uint32_t i = 0; i < SESSIONS_MAX; i++) {
-        struct session *session = worker->sessions[i];
+        struct session *session = fed_session(worker, i);
 
-        if (!session || !session->fed)
+        if (!session)
             continue;
         for (uint32_t j = 0; j < WIRE_LANES; j++)
             if (session->lane[j].taken > session->lane[j].completed)
@@ -367,6 +366,7 @@ bool feed_round(void *argument, uint64_t now_ns)
 {
     static bool entered; /* questions about functions need a context */
     struct worker *worker = argument;
+    struct session *session;
     uint32_t fault;
     bool waits = false;
 
@@ -375,14 +375,14 @@ bool feed_round(void *argument, uint64_t now_ns)
     atomic_store_explicit(&worker->round_ns, now_ns, memory_order_relaxed);
     lock_take(&worker->lock);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
-        if (worker->sessions[i] && worker->sessions[i]->fed)
-            __builtin_prefetch(&worker->sessions[i]->area->touched, 1);
+        if ((session = fed_session(worker, i)))
+            __builtin_prefetch(&session->area->touched, 1);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
-        if (worker->sessions[i] && worker->sessions[i]->fed)
-            hear_touches(worker->sessions[i]);
+        if ((session = fed_session(worker, i)))
+            hear_touches(session);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
-        if (worker->sessions[i] && worker->sessions[i]->fed)
-            waits |= round_of(worker->sessions[i], now_ns);
+        if ((session = fed_session(worker, i)))
+            waits |= round_of(session, now_ns);
     fault = atomic_load_explicit(&worker->fault, memory_order_relaxed);
     if (fault)
         tell_fault(worker, fault);
@@ -393,17 +393,18 @@ bool feed_round(void *argument, uint64_t now_ns)
 /* Tells the clients whether they must ring. True: one of them has touched a lane. */
 static bool set_asleep(struct worker *worker, uint32_t asleep)
 {
+    struct session *session;
     bool touched = false;
 
     lock_take(&worker->lock);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
-        if (worker->sessions[i] && worker->sessions[i]->fed)
-            atomic_store_explicit(&worker->sessions[i]->area->asleep, asleep, memory_order_seq_cst);
+        if ((session = fed_session(worker, i)))
+            atomic_store_explicit(&session->area->asleep, asleep, memory_order_seq_cst);
     /* `asleep` before, `touched` after. Pairs with the fence in wire_touch. */
     atomic_thread_fence(memory_order_seq_cst);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
-        if (worker->sessions[i] && worker->sessions[i]->fed)
-            touched |= atomic_load_explicit(&worker->sessions[i]->area->touched, memory_order_seq_cst) != 0;
+        if ((session = fed_session(worker, i)))
+            touched |= atomic_load_explicit(&session->area->touched, memory_order_seq_cst) != 0;
     lock_drop(&worker->lock);
     return touched;
 }
@@ -423,9 +424,5 @@ void feed_sleep(void *argument)
 
 void feed_wake(void *argument)
 {
-    struct worker *worker = argument;
-    const uint64_t one = 1;
-
-    while (write(worker->doorbell, &one, sizeof(one)) < 0 && errno == EINTR)
-        ;
+    wire_knock(((struct worker *)argument)->doorbell);
 }

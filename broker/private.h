@@ -102,6 +102,14 @@ struct worker {
     uint64_t image_bytes;
 };
 
+/* A slot's session if the device thread looks at it, else NULL. Needs worker->lock. */
+static inline struct session *fed_session(const struct worker *worker, uint32_t slot)
+{
+    struct session *session = worker->sessions[slot];
+
+    return session && session->fed ? session : NULL;
+}
+
 /* --- session.c --- */
 
 /* Takes a connection over; the session's thread ends it. */

@@ -165,13 +165,14 @@ static int watch_signals(void)
 static void beat(struct worker *worker)
 {
     uint64_t now_ns = clock_ns(), round_ns = atomic_load_explicit(&worker->round_ns, memory_order_relaxed);
+    struct session *session;
 
     if (round_ns != UINT64_MAX && now_ns > round_ns + STUCK_NS)
         return;
     lock_take(&worker->lock);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
-        if (worker->sessions[i] && worker->sessions[i]->fed)
-            atomic_store_explicit(&worker->sessions[i]->area->heartbeat_ns, now_ns, memory_order_relaxed);
+        if ((session = fed_session(worker, i)))
+            atomic_store_explicit(&session->area->heartbeat_ns, now_ns, memory_order_relaxed);
     lock_drop(&worker->lock);
 }
 
@@ -201,11 +202,12 @@ static void accept_clients(struct worker *worker)
 
 static bool anything_left(struct worker *worker)
 {
+    struct session *session;
     bool left = false;
 
     lock_take(&worker->lock);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
-        left |= worker->sessions[i] && worker->sessions[i]->fed && worker->sessions[i]->active;
+        left |= (session = fed_session(worker, i)) && session->active;
     lock_drop(&worker->lock);
     return left;
 }
@@ -217,9 +219,9 @@ static void leave(struct worker *worker)
 
     lock_take(&worker->lock);
     for (uint32_t i = 0; i < SESSIONS_MAX; i++) {
-        struct session *session = worker->sessions[i];
+        struct session *session = fed_session(worker, i);
 
-        if (!session || !session->fed)
+        if (!session)
             continue;
         atomic_store_explicit(&session->area->state, WIRE_LEAVE, memory_order_release);
         session->closed = true;

@@ -629,7 +629,7 @@ static CUresult try_plainly(void)
 static bool take(struct shared_piece *wanted, uint64_t *base)
 {
     struct remote *remote = remote_current();
-    struct memory *memory = remote ? memory_of(remote->device) : NULL;
+    struct memory *memory = remote && remote_is_alive(remote) ? memory_of(remote->device) : NULL;
     int error;
 
     if (!memory || (something_captures() && try_plainly() != CUDA_SUCCESS))

@@ -76,9 +76,7 @@ void wire_ring(struct wire_area *area, uint32_t lane, struct ring *ring)
 
 void wire_touch(struct wire_area *area, uint32_t lane, int doorbell)
 {
-    const uint64_t one = 1;
     uint32_t bit = UINT32_C(1) << lane;
-    int kept;
 
     /*
      * What the broker should see was stored before. If the bit is still set here, the exchange that takes it comes
@@ -88,10 +86,16 @@ void wire_touch(struct wire_area *area, uint32_t lane, int doorbell)
     atomic_thread_fence(memory_order_seq_cst);
     if (!(atomic_load_explicit(&area->touched, memory_order_relaxed) & bit))
         atomic_fetch_or_explicit(&area->touched, bit, memory_order_seq_cst);
-    if (atomic_load_explicit(&area->asleep, memory_order_seq_cst) == 0 ||
-        atomic_exchange_explicit(&area->asleep, 0, memory_order_seq_cst) == 0)
-        return;
-    kept = errno;
+    if (atomic_load_explicit(&area->asleep, memory_order_seq_cst) != 0 &&
+        atomic_exchange_explicit(&area->asleep, 0, memory_order_seq_cst) != 0)
+        wire_knock(doorbell);
+}
+
+void wire_knock(int doorbell)
+{
+    const uint64_t one = 1;
+    int kept = errno;
+
     while (write(doorbell, &one, sizeof(one)) < 0 && errno == EINTR)
         ;
     errno = kept;

@@ -102,4 +102,7 @@ void wire_ring(struct wire_area *area, uint32_t lane, struct ring *ring);
  */
 void wire_touch(struct wire_area *area, uint32_t lane, int doorbell);
 
+/* Who sleeps at the doorbell wakes, now or when he comes there next. Keeps errno. */
+void wire_knock(int doorbell);
+
 #endif
