@@ -2,6 +2,7 @@
 """What the measuring scripts share: facts about the machine, running programs with a time limit, reading what the
 preloaded library says of itself, and writing the result."""
 
+import argparse
 import datetime
 import json
 import os
@@ -58,6 +59,25 @@ def write(path, result):
         json.dump(result, file, indent=1)
         file.write("\n")
     os.replace(path + ".new", path)
+
+
+def keep_figures(usage, program, show):
+    """Runs a program that prints its figures as JSON and keeps them. `show` turns a row of its results, and all of it,
+    into a line for people. The exit status."""
+    parser = argparse.ArgumentParser(description=usage, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", required=True, help=program + ", as it was built")
+    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--json", help="where the result goes; without it the lines are all")
+    options = parser.parse_args()
+    ran = subprocess.run([options.program], capture_output=True, text=True, check=False)
+    sys.stderr.write(ran.stderr)
+    if ran.returncode != 0:
+        return ran.returncode
+    figures = json.loads(ran.stdout)
+    write(options.json, head(figures.pop("benchmark"), options.commit) | figures)
+    for row in figures["results"]:
+        print(show(row, figures))
+    return 0
 
 
 def environment(shim=None, **settings):

@@ -4,6 +4,7 @@
  * made of them must be a sound cubin, or they are refused.
  */
 #include "coalesce/sass.h"
+#include "tests/coalesce/kernels.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -19,18 +20,9 @@ static struct cubin cubin; /* what the image was before it was changed */
 
 static void load(void)
 {
-    const char *folder = getenv("COALESCE_TESTS_KERNELS");
     enum coalesce_refusal refusal;
-    char path[4096];
-    FILE *file;
 
-    cr_assert(folder);
-    snprintf(path, sizeof(path), "%s/sass_kernels.cubin", folder);
-    file = fopen(path, "rb");
-    cr_assert(file);
-    image = malloc(1 << 20);
-    image_size = fread(image, 1, 1 << 20, file);
-    fclose(file);
+    image = read_kernels(&image_size);
     cr_assert_eq(cubin_open(&cubin, image, image_size, &refusal), 0);
 }
 

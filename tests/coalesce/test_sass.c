@@ -4,6 +4,7 @@
  * ran on an H200, or are what ptxas 13.0 writes.
  */
 #include "coalesce/sass.h"
+#include "tests/coalesce/kernels.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -249,17 +250,7 @@ static size_t image_size;
 
 static void load(void)
 {
-    const char *folder = getenv("COALESCE_TESTS_KERNELS");
-    char path[4096];
-    FILE *file;
-
-    cr_assert(folder);
-    snprintf(path, sizeof(path), "%s/sass_kernels.cubin", folder);
-    file = fopen(path, "rb");
-    cr_assert(file);
-    image = malloc(1 << 20);
-    image_size = fread(image, 1, 1 << 20, file);
-    fclose(file);
+    image = read_kernels(&image_size);
 }
 
 static void unload(void)
